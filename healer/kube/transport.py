@@ -1,0 +1,56 @@
+"""How bytes reach an API server: over HTTP (`healer.kube.http`), or straight into a simulated one (`healer.sim`)."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Mapping
+from typing import Protocol
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One HTTP request. `path` is absolute and unescaped (`/api/v1/nodes/n1`); header names are lower case."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One HTTP answer, read to its end. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """An answer whose lines arrive one by one, each without its line end, until the server ends it."""
+
+    status: int
+    headers: Mapping[str, str]
+    lines: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """Carries requests to one API server.
+
+    Both methods raise TimeoutError when the bound passes and `healer.errors.SourceError` when the connection cannot be
+    made or breaks before the answer's end. They never retry, and never judge the status.
+    """
+
+    async def request(self, request: Request, *, timeout_seconds: float) -> Response:
+        """Send and read the whole answer within `timeout_seconds`."""
+
+    def stream(
+        self, request: Request, *, connect_seconds: float, idle_seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[Stream]:
+        """Send, and hand over the answer line by line; `idle_seconds` without a byte is a TimeoutError."""
+
+    async def close(self) -> None:
+        """Let go of every connection."""
