@@ -108,3 +108,19 @@ class TargetGone(ActionError):
 
 class TakenOver(ActionError):
     """A person has changed the object by hand while we were at work; we stand back."""
+
+
+class BudgetBlocked(Retryable):
+    """An eviction that a disruption budget does not allow now; `budgets` as "namespace/name: numbers" where told."""
+
+    def __init__(self, message: str, *, delay_seconds: float = 5.0, budgets: tuple[str, ...] = ()) -> None:
+        super().__init__(message, delay_seconds=delay_seconds)
+        self.budgets = budgets
+
+
+class MultipleBudgets(Permanent):
+    """More than one disruption budget covers the pod: the eviction API cannot serve it until somebody mends that."""
+
+
+class StoppedByOperator(ActionError):
+    """The operation was cancelled, or all disruption is paused, before the next irreversible step."""
