@@ -85,11 +85,23 @@ class StormNoticed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class IncidentOpened(Event, frozen=True, kw_only=True, tag=True):
+    """The first alert of an owner, `episode`, about `target` (None: it could not be resolved; `note` says why)."""
+
     cluster: str
     owner: ObjectRef
     title: str
     severity: str
+    episode: str
+    target: ObjectRef | None = None
+    note: str = ""
     trace_id: str = ""
+
+
+class IncidentReopened(Event, frozen=True, kw_only=True, tag=True):
+    """The same alert is back soon after the end: the same incident goes on. `flaps` counts how often by now."""
+
+    episode: str
+    flaps: int
 
 
 class AlertAttached(Event, frozen=True, kw_only=True, tag=True):
@@ -258,6 +270,7 @@ AnyEvent = (
     | AlertsRejected
     | StormNoticed
     | IncidentOpened
+    | IncidentReopened
     | AlertAttached
     | Decided
     | Planned
