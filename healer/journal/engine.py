@@ -1,0 +1,72 @@
+"""Engines of SQLAlchemy for a journal, and the one place where their exceptions become ours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import sqlalchemy as sa
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from healer.errors import JournalError
+
+BUSY_SECONDS: Final = 5.0
+"""How long SQLite waits for another connection's lock; readers hold none that matter for longer than a page."""
+
+
+def path_of(url_or_path: str | os.PathLike[str]) -> Path:
+    """The file of a journal given as a path or as `sqlite+aiosqlite:///path`."""
+    text = os.fspath(url_or_path)
+    if "://" not in text:
+        return Path(text)
+    url = sa.make_url(text)
+    if url.drivername not in ("sqlite", "sqlite+aiosqlite") or not url.database or url.database == ":memory:":
+        raise JournalError(
+            f"opening journal {url.render_as_string()!r}: this version keeps it in SQLite; set journal.path to a file"
+        )
+    return Path(url.database)
+
+
+def writing_engine(path: Path) -> AsyncEngine:
+    """Connections that may write. No pool: the writer keeps the only one, and renews it after a failure."""
+    engine = create_async_engine(
+        f"sqlite+aiosqlite:///{path}",
+        poolclass=NullPool,
+        # Python's driver then begins with BEGIN IMMEDIATE: the lock is taken at once, never upgraded half-way.
+        connect_args={"isolation_level": "IMMEDIATE", "timeout": BUSY_SECONDS},
+    )
+
+    @sa.event.listens_for(engine.sync_engine, "connect")
+    def prepare(connection: Any, _record: Any) -> None:
+        cursor = connection.cursor()
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.execute("PRAGMA synchronous=FULL")
+        cursor.close()
+
+    return engine
+
+
+def reading_engine(path: Path) -> AsyncEngine:
+    """Connections that can only read, each opened for one use: no thread and no snapshot stays behind."""
+    return create_async_engine(
+        f"sqlite+aiosqlite:///file:{quote(str(path))}?mode=ro&uri=true",
+        poolclass=NullPool,
+        connect_args={"timeout": BUSY_SECONDS},
+    )
+
+
+@contextlib.contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Foreign exceptions become JournalError: "doing: cause"."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        raise JournalError(f"{doing}: {getattr(error, 'orig', None) or error}") from error
+    except OSError as error:
+        raise JournalError(f"{doing}: {error}") from error

@@ -1,0 +1,59 @@
+"""Bring a journal's tables to the form that this version writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from healer import __version__
+from healer.errors import JournalError
+from healer.journal.schema import HEAD
+
+
+async def version(connection: AsyncConnection) -> str:
+    """The migration the journal is at; empty for a new file."""
+    if not await connection.run_sync(lambda sync: sa.inspect(sync).has_table("alembic_version")):
+        return ""
+    return await connection.scalar(sa.text("SELECT version_num FROM alembic_version")) or ""
+
+
+def check_readable(found: str) -> None:
+    """JournalError when tables at `found` are not those of this version."""
+    if found == HEAD:
+        return
+    if found < HEAD:
+        raise JournalError(
+            f"reading the journal: its tables are at {found or 'nothing'!r}, this version reads {HEAD!r}; "
+            "start `healer run` once, it brings them up to date"
+        )
+    raise JournalError(
+        f"reading the journal: its tables are at {found!r}, version {__version__} knows {HEAD!r}; "
+        "a newer version wrote them: use that version, or a newer one"
+    )
+
+
+async def upgrade(engine: AsyncEngine) -> None:
+    """All in one transaction: a process killed in the middle leaves the journal as it was."""
+    async with engine.begin() as connection:
+        found = await version(connection)
+        if found == HEAD:
+            return
+        if found > HEAD:
+            check_readable(found)
+        # Python's driver begins no transaction before CREATE TABLE by itself.
+        await connection.exec_driver_sql("BEGIN IMMEDIATE")
+        await connection.run_sync(_run)
+
+
+def _run(connection: Any) -> None:
+    # Imported here: tens of megabytes that only the first start with a new version needs.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    config = Config()
+    config.set_main_option("script_location", "healer.journal:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")

@@ -1,0 +1,64 @@
+"""A journal in memory, with the same chain of digests, that can be told to fail."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from healer.errors import JournalError
+from healer.journal import chain
+from healer.journal.chain import Head, Row, Verification
+from healer.model.events import AnyEvent, Event, Recorded
+
+
+class MemoryJournal:
+    """Implements `ports.Journal`. `writable` is an attribute: while False, appends raise JournalError and write nothing."""
+
+    def __init__(self) -> None:
+        self.writable = True
+        self._rows: list[Row] = []
+        self._closed = False
+
+    @property
+    def events(self) -> list[Event]:
+        """Everything written so far, for assertions."""
+        return [chain.as_recorded(row).event for row in self._rows]
+
+    @contextlib.contextmanager
+    def failing(self) -> Iterator[None]:
+        """Refuse everything inside this block, as on a full disk."""
+        self.writable = False
+        try:
+            yield
+        finally:
+            self.writable = True
+
+    async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
+        data = chain.encoded(events)
+        if self._closed or not self.writable:
+            why = "the journal is closed" if self._closed else "the test says that the disk is full"
+            raise JournalError(f"writing {len(events)} events to the journal: {why}")
+        new: list[Row] = []
+        for event, text in zip(events, data, strict=True):
+            new.append(chain.as_row(event, text, new[-1].head if new else self._head()))
+        self._rows += new
+        return [Recorded(seq=row.seq, event=event, digest=row.digest) for row, event in zip(new, events, strict=True)]
+
+    async def read(self, *, after: int = 0, incident: str = "") -> AsyncIterator[Recorded]:
+        for row in self._rows[after:]:
+            if not incident or row.incident == incident:
+                yield chain.as_recorded(row)
+
+    async def verify(self, after: int = 0) -> Verification:
+        start = self._rows[after - 1].head if after else Head()
+        return await chain.verify(self._from(after), head=self._head(), start=start)
+
+    async def close(self) -> None:
+        self._closed = True
+
+    def _head(self) -> Head:
+        return self._rows[-1].head if self._rows else Head()
+
+    async def _from(self, after: int) -> AsyncIterator[Row]:
+        for row in self._rows[after:]:
+            yield row
