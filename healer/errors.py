@@ -50,6 +50,10 @@ class SourceError(HealerError):
     """A collector could not read its source. Always worth another try."""
 
 
+class Unreachable(SourceError):
+    """No connection to it could be made: nothing was sent, so nothing was done."""
+
+
 class StoreError(HealerError):
     """The time-series store could not take or give samples."""
 

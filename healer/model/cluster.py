@@ -89,6 +89,7 @@ class Node:
     kubelet_version: str = ""
     addresses: tuple[str, ...] = ()
     allocatable: Resources = dataclasses.field(default_factory=Resources)
+    capacity: Resources = dataclasses.field(default_factory=Resources)
     lease_renewed_at: datetime | None = None
 
     @property
@@ -135,6 +136,8 @@ class Container:
     restarts: int = 0
     waiting_reason: str = ""
     last_exit_reason: str = ""
+    requests: Resources = dataclasses.field(default_factory=Resources)
+    limits: Resources = dataclasses.field(default_factory=Resources)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +153,9 @@ class Pod:
     owner: Owner | None = None
     node_name: str = ""
     phase: str = ""
+    reason: str = ""
+    """Why it is in its phase, where the server says (`Evicted`, `NodeLost`, …)."""
+    ip: str = ""
     ready: bool = False
     containers: tuple[Container, ...] = ()
     requests: Resources = dataclasses.field(default_factory=Resources)
@@ -172,7 +178,10 @@ class Pod:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A Deployment, StatefulSet, DaemonSet, ReplicaSet or Job."""
+    """A Deployment, StatefulSet, DaemonSet, ReplicaSet or Job.
+
+    `replicas` is what is wanted (Job: parallelism), `current` what there is. `succeeded` and `failed` are pods of a Job.
+    """
 
     ref: ObjectRef
     resource_version: str = ""
@@ -189,6 +198,14 @@ class Workload:
     paused: bool = False
     selector: Mapping[str, str] = dataclasses.field(default_factory=dict)
     template_annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    created_at: datetime | None = None
+    conditions: Mapping[str, Condition] = dataclasses.field(default_factory=dict)
+    misscheduled: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    started_at: datetime | None = None
+    current_revision: str = ""
+    update_revision: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +257,7 @@ class Autoscaler:
     max_replicas: int
     current: int = 0
     desired: int = 0
+    conditions: Mapping[str, Condition] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,6 +287,12 @@ class ClusterState:
     attachments: Mapping[str, str]
     """Volume attachments: name → node name."""
     pods_by_node: Mapping[str, Mapping[tuple[str, str], Pod]]
+    heartbeats: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    """Node name → monotonic time at which our own clock last saw the node's lease, or the heartbeat in its Ready condition, change.
+
+    No other machine's clock has a part in it. The first sight counts as a change, so `now - heartbeat` is the least time
+    the node may have been silent. It also grows, for all nodes at once, while the API server does not answer.
+    """
 
     def pods_on(self, node_name: str) -> Iterator[Pod]:
         return iter(self.pods_by_node.get(node_name, {}).values())

@@ -1,0 +1,132 @@
+"""One request to the API server and its answer: bounds, counting, contact, errors. Knows nothing of kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from healer import telemetry
+from healer.clock import Clock
+from healer.errors import OutcomeUnknown, Retryable, SourceError, Unreachable
+from healer.kube import answers
+from healer.kube.contact import Contact
+from healer.kube.transport import Request, Response, Stream, Transport
+
+JSON = dict[str, Any]
+
+_CONNECT_SECONDS: Final = 10.0
+_JSON_TYPE: Final = "application/json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """What to ask. `doing` is for messages; `reading`: nothing can change by it; `namespace` is for budgets in a refusal."""
+
+    method: str
+    path: str
+    doing: str
+    reading: bool
+    query: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    body: Any = None
+    content_type: str = _JSON_TYPE
+    namespace: str = ""
+
+    def request(self) -> Request:
+        headers = {"accept": _JSON_TYPE}
+        if self.body is None:
+            return Request(method=self.method, path=self.path, query=self.query, headers=headers)
+        headers["content-type"] = self.content_type
+        return Request(
+            method=self.method,
+            path=self.path,
+            query=self.query,
+            headers=headers,
+            body=msgspec.json.encode(self.body),
+        )
+
+
+class Caller:
+    """Sends calls over a transport. `cluster` labels the metrics."""
+
+    def __init__(self, transport: Transport, *, cluster: str, clock: Clock) -> None:
+        self._transport = transport
+        self._cluster = cluster
+        self._clock = clock
+        self.contact = Contact(clock)
+
+    async def send(self, call: Call, *, timeout_seconds: float) -> bytes:
+        """The body of an answer that says yes; else one of the errors that `ports.Kube` names."""
+        with self._failures(call):
+            response = await self._transport.request(call.request(), timeout_seconds=timeout_seconds)
+        return self._judge(call, response)
+
+    async def ask(self, call: Call, *, timeout_seconds: float) -> JSON:
+        """The same, decoded."""
+        body = await self.send(call, timeout_seconds=timeout_seconds)
+        try:
+            return msgspec.json.decode(body, type=JSON)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            text = f"{call.doing}: the answer is not a JSON object: {error}"
+            raise (Retryable(text) if call.reading else OutcomeUnknown(text)) from error
+
+    @contextlib.asynccontextmanager
+    async def follow(self, call: Call, *, idle_seconds: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The lines of an answer that goes on, empty ones left out."""
+        with self._failures(call):
+            async with self._transport.stream(
+                call.request(), connect_seconds=_CONNECT_SECONDS, idle_seconds=idle_seconds
+            ) as stream:
+                if stream.status != 200:
+                    body = b"\n".join([line async for line in stream.lines])
+                    self._judge(call, Response(status=stream.status, headers=stream.headers, body=body))
+                self._count(call, str(stream.status))
+                self.contact.answered()
+                async with contextlib.aclosing(self._lines(stream)) as lines:
+                    yield lines
+
+    async def _lines(self, stream: Stream) -> AsyncGenerator[bytes, None]:
+        async for line in stream.lines:
+            self.contact.answered()
+            if line:
+                yield line
+
+    def _judge(self, call: Call, response: Response) -> bytes:
+        self._count(call, str(response.status))
+        if answers.is_answer(response):
+            self.contact.answered()
+        else:
+            self.contact.failed()
+        return answers.check_response(
+            response, doing=call.doing, reading=call.reading, now=self._clock.now(), namespace=call.namespace
+        )
+
+    @contextlib.contextmanager
+    def _failures(self, call: Call) -> Iterator[None]:
+        """What a transport raises becomes what `ports.Kube` promises."""
+        try:
+            yield
+        except Unreachable as error:
+            self._fail(call, "unreachable")
+            raise Retryable(f"{call.doing}: {error}") from error
+        except SourceError as error:
+            self._fail(call, "broken")
+            raise _unanswered(call, str(error)) from error
+        except TimeoutError as error:
+            self._fail(call, "timeout")
+            raise _unanswered(call, str(error) or "no answer in time") from error
+
+    def _fail(self, call: Call, status: str) -> None:
+        self._count(call, status)
+        self.contact.failed()
+
+    def _count(self, call: Call, status: str) -> None:
+        telemetry.KUBE_REQUESTS.labels(self._cluster, call.method, status).inc()
+
+
+def _unanswered(call: Call, why: str) -> Retryable | OutcomeUnknown:
+    text = f"{call.doing}: {why}"
+    return Retryable(text) if call.reading else OutcomeUnknown(text)
