@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -36,7 +36,7 @@ def path_of(url_or_path: str | os.PathLike[str]) -> Path:
 def writing_engine(path: Path) -> AsyncEngine:
     """Connections that may write. No pool: the writer keeps the only one, and renews it after a failure."""
     engine = create_async_engine(
-        f"sqlite+aiosqlite:///{path}",
+        sa.URL.create("sqlite+aiosqlite", database=str(path)),
         poolclass=NullPool,
         # Python's driver then begins with BEGIN IMMEDIATE: the lock is taken at once, never upgraded half-way.
         connect_args={"isolation_level": "IMMEDIATE", "timeout": BUSY_SECONDS},
@@ -55,7 +55,7 @@ def writing_engine(path: Path) -> AsyncEngine:
 def reading_engine(path: Path) -> AsyncEngine:
     """Connections that can only read, each opened for one use: no thread and no snapshot stays behind."""
     return create_async_engine(
-        f"sqlite+aiosqlite:///file:{quote(str(path))}?mode=ro&uri=true",
+        sa.URL.create("sqlite+aiosqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"}),
         poolclass=NullPool,
         connect_args={"timeout": BUSY_SECONDS},
     )
@@ -66,6 +66,10 @@ def translated(doing: str) -> Iterator[None]:
     """Foreign exceptions become JournalError: "doing: cause"."""
     try:
         yield
+    except IntegrityError as error:
+        raise JournalError(
+            f"{doing}: something else changed the journal ({error.orig}); see `healer audit --verify`"
+        ) from error
     except SQLAlchemyError as error:
         raise JournalError(f"{doing}: {getattr(error, 'orig', None) or error}") from error
     except OSError as error:

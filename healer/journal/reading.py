@@ -40,7 +40,18 @@ class JournalReader:
         if after and trusted is None:
             return Verification(ok=False, events=0, first_bad_seq=after, detail=f"event {after} is missing")
         start = Head(after, trusted) if trusted is not None else Head()
-        return await chain.verify(self._rows(after=start.seq), head=head, start=start)
+        found = await chain.verify(self._rows(after=start.seq), head=head, start=start)
+        last, now = start.seq + found.events, await self.head()
+        if found.ok and last > now.seq:
+            detail = f"events {now.seq + 1} to {last} were not written by healer: the newest of its own is {now.seq}"
+            return Verification(
+                ok=False,
+                events=now.seq - start.seq,
+                first_bad_seq=now.seq + 1,
+                detail=detail,
+                digest=now.digest,
+            )
+        return found
 
     async def head(self) -> Head:
         """The newest event."""
