@@ -136,6 +136,8 @@ TONES: Final = {Answer.GO: "good", Answer.WAIT: "wait", Answer.REFUSE: "bad"}
 def _(event: ev.Decided, memory: Memory, seq: int, monotonic: float) -> None:
     incident = memory.incidents.get(event.incident)
     if incident is None:
+        if episode := memory.episodes.get(event.episode):
+            episode.reason = event.reason
         return
     if event.reason is Reason.SUPERSEDED:
         incident.answers[event.remedy] = event.detail
@@ -316,6 +318,13 @@ def _(event: ev.OperationEnded, memory: Memory, seq: int, monotonic: float) -> N
         incident.reason, incident.detail = event.reason, event.detail
         incident.decided = None
         memory.say(incident, seq, event.at, f"{operation.remedy} ended ({event.reason}): {event.detail}", "bad")
+
+
+@apply.register
+def _(event: ev.OperationCancelled, memory: Memory, seq: int, monotonic: float) -> None:
+    operation = memory.operations[event.operation]
+    operation.cancelled_by = event.by
+    memory.say(memory.incidents[operation.incident], seq, event.at, f"cancelled by {event.by}", "wait")
 
 
 @apply.register

@@ -30,6 +30,8 @@ class Episode:
     incident: str = ""
     target: ObjectRef | None = None
     notes: tuple[str, ...] = ()
+    reason: Reason = Reason.OK
+    """Why there is no incident for it, where there is none."""
 
     @property
     def firing(self) -> bool:

@@ -232,6 +232,13 @@ class OperationEnded(Event, frozen=True, kw_only=True, tag=True):
     detail: str = ""
 
 
+class OperationCancelled(Event, frozen=True, kw_only=True, tag=True):
+    """A person wants it stopped before its next irreversible call."""
+
+    operation: str
+    by: str
+
+
 class VerificationStarted(Event, frozen=True, kw_only=True, tag=True):
     operation: str
 
@@ -285,6 +292,7 @@ AnyEvent = (
     | StepProgress
     | StepEnded
     | OperationEnded
+    | OperationCancelled
     | VerificationStarted
     | Verified
     | Escalated

@@ -1,0 +1,197 @@
+"""Carries out one operation: step after step, then undoing what can be undone if a step failed. Safe to start again."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from healer.errors import (
+    ActionError,
+    Conflict,
+    JournalError,
+    NotFound,
+    OutcomeUnknown,
+    Permanent,
+    Retryable,
+    StoppedByOperator,
+    TakenOver,
+    TargetGone,
+)
+from healer.loop.book import Book, Cluster
+from healer.loop.context import OperationContext
+from healer.loop.recorder import Recorder
+from healer.loop.records import Operation
+from healer.model import events as ev
+from healer.model.decisions import Reason
+from healer.model.fencing import FenceProof
+from healer.ports import Action
+
+STEP_TRIES: Final = 6
+"""How often a step that could not be done for a passing reason is begun again."""
+LONGEST_DELAY_SECONDS: Final = 30.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Failure:
+    reason: Reason
+    detail: str
+
+
+def failure(error: Exception) -> Failure:
+    """What an exception of a step means. The one place where errors become outcomes."""
+    match error:
+        case StoppedByOperator():
+            return Failure(Reason.CANCELLED, str(error))
+        case TakenOver():
+            return Failure(Reason.TAKEN_OVER, str(error))
+        case TargetGone():
+            return Failure(Reason.TARGET_GONE, str(error))
+        case OutcomeUnknown():
+            return Failure(Reason.OUTCOME_UNKNOWN, str(error))
+        case Permanent() | Retryable() | Conflict() | ActionError():
+            return Failure(getattr(error, "reason", Reason.STEP_FAILED), str(error))
+        case _:
+            return Failure(Reason.STEP_FAILED, f"{type(error).__name__}: {error}")
+
+
+class Carrier:
+    """Carries out one operation."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        actions: Sequence[Action],
+        *,
+        cluster: Cluster,
+        recorder: Recorder,
+        book: Callable[[], Book],
+    ) -> None:
+        self._operation = operation
+        self._actions = actions
+        self._cluster = cluster
+        self._recorder = recorder
+        self._book = book
+        self._proof: FenceProof | None = None
+
+    async def run(self) -> bool:
+        """True when every step is done. Journals everything; raises only what is not an outcome (cancellation, journal)."""
+        if self._operation.ended is not None:
+            return self._operation.ok
+        failed: Failure | None = None
+        for index, action in enumerate(self._actions):
+            if self._operation.step(index).ok:
+                continue
+            failed = await self._step(index, action)
+            if failed:
+                break
+        if failed and failed.reason is not Reason.TAKEN_OVER and failed.reason is not Reason.OUTCOME_UNKNOWN:
+            await self.undo()
+        await self._recorder.record(
+            ev.OperationEnded(
+                at=self._recorder.clock.now(),
+                incident=self._operation.incident,
+                operation=self._operation.id,
+                ok=failed is None,
+                reason=failed.reason if failed else Reason.OK,
+                detail=failed.detail if failed else "",
+            )
+        )
+        return failed is None
+
+    def _context(self, index: int, *, undo: bool = False) -> OperationContext:
+        context = OperationContext(
+            self._operation, index, cluster=self._cluster, recorder=self._recorder, book=self._book, undo=undo
+        )
+        context.proof = self._proof
+        return context
+
+    async def _step(self, index: int, action: Action) -> Failure | None:
+        step = self._operation.step(index)
+        if step.ended:
+            return Failure(Reason.STEP_FAILED, f"{action.name} had failed before the restart")
+        if not step.started:
+            await self._recorder.record(
+                ev.StepStarted(
+                    at=self._recorder.clock.now(),
+                    incident=self._operation.incident,
+                    operation=self._operation.id,
+                    step=index,
+                    action=action.name,
+                )
+            )
+        failed = await self._try(action, index)
+        await self._ended(index, action, failed, undo=False)
+        return failed
+
+    async def _try(self, action: Action, index: int) -> Failure | None:
+        for attempt in range(1, STEP_TRIES + 1):
+            context = self._context(index)
+            try:
+                context.check()
+                await action.run(context)
+            except Retryable as error:
+                if attempt == STEP_TRIES:
+                    return failure(error)
+                await asyncio.sleep(min(LONGEST_DELAY_SECONDS, max(error.delay_seconds, 2.0**attempt / 2)))
+            except JournalError:
+                raise
+            except Exception as error:  # noqa: BLE001 — whatever a plugin raises is an outcome, and is journalled
+                return failure(error)
+            else:
+                self._proof = context.proof or self._proof
+                return None
+        return None
+
+    async def undo(self) -> None:
+        """Take back, in reverse, what has been begun. What cannot be taken back is journalled and left."""
+        for index in reversed(range(len(self._actions))):
+            step = self._operation.step(index)
+            if not step.started or step.undone:
+                continue
+            action = self._actions[index]
+            await self._recorder.record(
+                ev.StepStarted(
+                    at=self._recorder.clock.now(),
+                    incident=self._operation.incident,
+                    operation=self._operation.id,
+                    step=index,
+                    action=action.name,
+                    undo=True,
+                )
+            )
+            await self._ended(index, action, await self._try_undo(action, index), undo=True)
+
+    async def _try_undo(self, action: Action, index: int) -> Failure | None:
+        for attempt in range(1, STEP_TRIES + 1):
+            try:
+                await action.undo(self._context(index, undo=True))
+            except (NotFound, TargetGone):
+                return None
+            except (Retryable, Conflict) as error:
+                if attempt == STEP_TRIES:
+                    return failure(error)
+                await asyncio.sleep(min(LONGEST_DELAY_SECONDS, 2.0**attempt / 2))
+            except JournalError:
+                raise
+            except Exception as error:  # noqa: BLE001 — one failed undo must not keep the others from theirs
+                return failure(error)
+            else:
+                return None
+        return None
+
+    async def _ended(self, index: int, action: Action, failed: Failure | None, *, undo: bool) -> None:
+        await self._recorder.record(
+            ev.StepEnded(
+                at=self._recorder.clock.now(),
+                incident=self._operation.incident,
+                operation=self._operation.id,
+                step=index,
+                action=action.name,
+                ok=failed is None,
+                reason=failed.reason if failed else Reason.OK,
+                detail=failed.detail if failed else "",
+                undo=undo,
+            )
+        )

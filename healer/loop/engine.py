@@ -1,0 +1,322 @@
+"""The loop: episodes become incidents, incidents decisions, decisions operations, operations proofs. One task decides.
+
+Deciding is synchronous and happens in one task, in the order of arrival, so that two incidents can never both be told
+to go where only one may. Operations run beside each other, one task each; every change of state is recorded first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Final
+
+from healer import telemetry
+from healer.errors import JournalError
+from healer.loop import understand
+from healer.loop.act import Carrier
+from healer.loop.book import Book, Cluster
+from healer.loop.decide import Situation, decide
+from healer.loop.intake import Intake
+from healer.loop.recorder import Recorder
+from healer.loop.records import Incident, Operation
+from healer.loop.verify import Query, Verifier
+from healer.model import events as ev
+from healer.model.cluster import ClusterState
+from healer.model.decisions import Reason, Verdict
+from healer.model.incidents import IncidentState
+from healer.model.plans import Otherwise
+
+log = logging.getLogger(__name__)
+
+BATCH: Final = 500
+"""How many incidents are decided before their events are written together."""
+JOURNAL_RETRY_SECONDS: Final = 2.0
+DECIDABLE: Final = frozenset({IncidentState.OPEN, IncidentState.AWAITING_APPROVAL, IncidentState.ESCALATED})
+
+
+class Engine:
+    """Run `work` as a worker. `clusters` and `book` are asked anew each time, so that both may change under it."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        clusters: Mapping[str, Cluster],
+        book: Callable[[], Book],
+        query: Query,
+        storm_alerts: int = 500,
+        storm_over_seconds: float = 60.0,
+    ) -> None:
+        self.recorder = recorder
+        self.memory = recorder.memory
+        self.clusters = clusters
+        self.book = book
+        self.query = query
+        self.intake = Intake(
+            recorder, changed=self._episodes_changed, storm_alerts=storm_alerts, storm_over_seconds=storm_over_seconds
+        )
+        self._episodes: dict[str, None] = {}
+        self._incidents: dict[str, None] = {}
+        self._timers: list[tuple[float, int, str]] = []
+        self._due: dict[str, float] = {}
+        self._tie = itertools.count()
+        self._wake = asyncio.Event()
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+
+    # From outside ----------------------------------------------------------------------------------------------------
+
+    def poke(self, *incidents: str) -> None:
+        """Decide about these again soon."""
+        for id_ in incidents:
+            self._incidents[id_] = None
+        self._wake.set()
+
+    def poke_all(self) -> None:
+        """Something has changed that may matter to every open incident, or to alerts without one."""
+        for incident in self.memory.open_incidents():
+            self._incidents[incident.id] = None
+        for episode in self.memory.firing.values():
+            if not episode.incident:
+                self._episodes[episode.id] = None
+        self._wake.set()
+
+    def _episodes_changed(self, episodes: Sequence[str]) -> None:
+        for id_ in episodes:
+            self._episodes[id_] = None
+        self._wake.set()
+
+    @property
+    def busy(self) -> int:
+        """Operations under way."""
+        return len(self._running)
+
+    async def drained(self) -> None:
+        """Wait until no operation is under way."""
+        while self._running:
+            await asyncio.wait(self._running.values())
+
+    # The deciding task -----------------------------------------------------------------------------------------------
+
+    async def work(self) -> None:
+        """Take over what a predecessor left, then decide for ever."""
+        async with self._operations():
+            for operation in self.memory.unsettled_operations():
+                self._begin(operation)
+            self.poke_all()
+            while True:
+                await self._sleep()
+                try:
+                    await self._understand()
+                    await self._decide()
+                except JournalError as error:
+                    log.warning("deciding is held up: %s", error)
+                    await asyncio.sleep(JOURNAL_RETRY_SECONDS)
+                    self._wake.set()
+
+    @contextlib.asynccontextmanager
+    async def _operations(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            yield
+
+    async def _sleep(self) -> None:
+        """Until something is to be looked at."""
+        loop_now = self.recorder.clock.monotonic()
+        timeout = self._timers[0][0] - loop_now if self._timers else None
+        if not self._wake.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, timeout) if timeout is not None else None):
+                    await self._wake.wait()
+        self._wake.clear()
+        now = self.recorder.clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            due, _, id_ = heapq.heappop(self._timers)
+            if self._due.get(id_) == due:
+                del self._due[id_]
+                self._incidents[id_] = None
+
+    def _later(self, incident: str, seconds: float) -> None:
+        due = self.recorder.clock.monotonic() + seconds
+        if self._due.get(incident, float("inf")) <= due:
+            return
+        self._due[incident] = due
+        heapq.heappush(self._timers, (due, next(self._tie), incident))
+
+    def _states(self) -> dict[str, ClusterState]:
+        return {name: cluster.state() for name, cluster in self.clusters.items()}
+
+    async def _understand(self) -> None:
+        """Give each new episode its incident; note each end."""
+        while self._episodes:
+            states = self._states()
+            synced = {name for name, state in states.items() if state.freshness.synced}
+            batch = list(itertools.islice(self._episodes, BATCH))
+            events: list[ev.AnyEvent] = []
+            opening: dict[tuple[str, str, str, str], str] = {}
+            incidents: list[str] = []
+            waiting: list[str] = []
+            for id_ in batch:
+                episode = self.memory.episodes.get(id_)
+                if episode is None:
+                    continue
+                if episode.incident:
+                    incidents.append(episode.incident)
+                elif episode.firing and episode.cluster in states and episode.cluster not in synced:
+                    waiting.append(id_)
+                elif episode.firing:
+                    found = understand.place(episode, self.memory, self.book(), states, self.recorder.moment(), opening)
+                    events += found.events
+                    if found.incident:
+                        incidents.append(found.incident)
+            await self.recorder.record(*events)
+            for id_ in batch:
+                self._episodes.pop(id_, None)
+            self.poke(*incidents)
+            if waiting:
+                self._until_synced(waiting)
+
+    def _until_synced(self, episodes: Sequence[str]) -> None:
+        """An alert may come before the caches are full: its object cannot be told yet."""
+
+        def again() -> None:
+            self._episodes_changed(episodes)
+
+        asyncio.get_running_loop().call_later(0.5, again)
+
+    async def _decide(self) -> None:
+        """Decide in batches; a batch ends where an operation starts, so that the next one is judged knowing of it."""
+        while self._incidents:
+            moment = self.recorder.moment()
+            now = Situation(
+                memory=self.memory,
+                book=self.book(),
+                states=self._states(),
+                moment=moment,
+                storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
+            )
+            events: list[ev.AnyEvent] = []
+            start = ""
+            taken: list[str] = []
+            for id_ in itertools.islice(self._incidents, BATCH):
+                taken.append(id_)
+                incident = self.memory.incidents.get(id_)
+                if incident is None or incident.state not in DECIDABLE:
+                    continue
+                outcome = decide(incident, now)
+                events += outcome.events
+                if outcome.again is not None:
+                    self._later(id_, outcome.again)
+                if outcome.start:
+                    start = outcome.start
+                    break
+            await self.recorder.record(*events)
+            for id_ in taken:
+                self._incidents.pop(id_, None)
+            if start:
+                self._begin(self.memory.operations[start])
+
+    # Operations ------------------------------------------------------------------------------------------------------
+
+    def _begin(self, operation: Operation) -> None:
+        if self._group is None or operation.id in self._running:
+            return
+        task = self._group.create_task(self._carry(operation), name=f"operation {operation.id}")
+        self._running[operation.id] = task
+        task.add_done_callback(lambda _: self._running.pop(operation.id, None))
+
+    async def _carry(self, operation: Operation) -> None:
+        """Act and verify; while the journal cannot be written, hold and come back."""
+        while True:
+            try:
+                await self._act_and_verify(operation)
+            except JournalError as error:
+                log.warning("operation %s is held up: %s", operation.id, error)
+                await asyncio.sleep(JOURNAL_RETRY_SECONDS)
+            else:
+                break
+        self.poke_all()
+
+    async def _act_and_verify(self, operation: Operation) -> None:
+        book = self.book()
+        cluster = self.clusters.get(operation.cluster)
+        actions = book.actions.get(operation.remedy)
+        incident = self.memory.incidents[operation.incident]
+        if cluster is None or actions is None or len(actions) != len(operation.plan.previews):
+            await self._abandon(operation, "its remedy or its cluster is no longer configured as it was when it began")
+            return
+        await self._synced(cluster)
+        carrier = Carrier(operation, actions, cluster=cluster, recorder=self.recorder, book=self.book)
+        ok = await carrier.run()
+        telemetry.OPERATIONS.labels(operation.remedy, "done" if ok else operation.reason).inc()
+        if not ok:
+            return
+        remedy = book.remedies[operation.remedy]
+        verdict = operation.verdict
+        if verdict is None:
+            verifier = Verifier(
+                operation,
+                actions,
+                remedy.verify,
+                cluster=cluster,
+                recorder=self.recorder,
+                book=self.book,
+                query=self.query,
+            )
+            verdict = await verifier.run()
+            telemetry.VERDICTS.labels(operation.remedy, verdict).inc()
+        await self._conclude(operation, incident, verdict, carrier, page=remedy.otherwise is Otherwise.PAGE)
+
+    async def _synced(self, cluster: Cluster) -> None:
+        while not cluster.state().freshness.synced:
+            await cluster.changed(1.0)
+
+    async def _abandon(self, operation: Operation, detail: str) -> None:
+        await self.recorder.record(
+            ev.OperationEnded(
+                at=self.recorder.clock.now(),
+                incident=operation.incident,
+                operation=operation.id,
+                ok=False,
+                reason=Reason.CANCELLED,
+                detail=detail,
+            ),
+            ev.Escalated(
+                at=self.recorder.clock.now(), incident=operation.incident, reason=Reason.CANCELLED, detail=detail
+            ),
+        )
+
+    async def _conclude(
+        self, operation: Operation, incident: Incident, verdict: Verdict, carrier: Carrier, *, page: bool
+    ) -> None:
+        if not incident.is_open:
+            return
+        now = self.recorder.clock.now()
+        if verdict is Verdict.FIXED:
+            telemetry.REPAIR_SECONDS.observe(max(0.0, (now - incident.opened_at).total_seconds()))
+            await self.recorder.record(ev.IncidentClosed(at=now, incident=incident.id, reason=Reason.FIXED))
+            return
+        if verdict is Verdict.WORSE:
+            await carrier.undo()
+            if page:
+                await self.recorder.record(
+                    ev.Escalated(
+                        at=self.recorder.clock.now(),
+                        incident=incident.id,
+                        reason=Reason.WORSE,
+                        detail=f"{operation.remedy} made it worse and was taken back as far as that goes",
+                    )
+                )
+        if verdict is Verdict.INCONCLUSIVE and page:
+            await self.recorder.record(
+                ev.Escalated(
+                    at=now,
+                    incident=incident.id,
+                    reason=Reason.INCONCLUSIVE,
+                    detail=f"{operation.remedy} was carried out, but whether it helped cannot be told",
+                )
+            )

@@ -1,0 +1,152 @@
+"""Alerts come in: each is journalled before it is acknowledged, and becomes an episode with an identity."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Final
+
+from healer import telemetry
+from healer.loop.recorder import Recorder
+from healer.model import events as ev
+from healer.model.alerts import Alert, AlertStatus
+from healer.model.series import Labels
+from healer.ports import AlertReport
+
+EXAMPLES_KEPT: Final = 5
+EXAMPLE_LENGTH: Final = 200
+
+
+def episode_id(alert: Alert) -> str:
+    """Short and stable: (cluster, labels, start). Two occurrences of one alert differ in their start."""
+    text = f"{alert.cluster}\x00{alert.labels}\x00{alert.starts_at.isoformat()}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Intake:
+    """Takes reports. `changed` is called with the ids of the episodes that are new or over, once they are durable."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        changed: Callable[[Sequence[str]], None],
+        storm_alerts: int = 500,
+        storm_over_seconds: float = 60.0,
+    ) -> None:
+        self._recorder = recorder
+        self._changed = changed
+        self.storm_alerts = storm_alerts
+        self.storm_over_seconds = storm_over_seconds
+        self._arrivals: dict[str, deque[tuple[float, int]]] = {}
+        self._storming: set[str] = set()
+
+    async def take(self, report: AlertReport) -> None:
+        """Journal what is new in `report`. JournalError when that is impossible: the sender must keep it."""
+        events: list[ev.AnyEvent] = []
+        touched: list[str] = []
+        seen: dict[tuple[str, Labels], str] = {}
+        now = self._recorder.clock.now()
+        for alert in report.alerts:
+            event = self._event(alert, now, seen, truncated=report.truncated > 0)
+            if event is not None:
+                events.append(event)
+                touched.append(event.episode)
+        if report.rejected:
+            events.append(_rejected(report, now))
+        events += self._storms(events, now)
+        await self._recorder.record(*events)
+        for alert in report.alerts:
+            telemetry.ALERTS_RECEIVED.labels(report.source, alert.status).inc()
+        for reason, _ in report.rejected:
+            telemetry.ALERTS_REJECTED.labels(report.source, reason).inc()
+        if touched:
+            self._changed(touched)
+
+    def storming(self, cluster: str) -> bool:
+        """Whether so many alerts arrive that acting on each would do harm."""
+        return cluster in self._storming and self._pressure(cluster) >= self.storm_alerts / 2
+
+    def _event(
+        self, alert: Alert, now: datetime, seen: dict[tuple[str, Labels], str], *, truncated: bool
+    ) -> ev.AlertFired | ev.AlertResolved | None:
+        memory = self._recorder.memory
+        known = memory.firing.get(alert.identity)
+        current = seen.get(alert.identity, known.id if known else "")
+        if alert.status is AlertStatus.RESOLVED:
+            if not current:
+                return None
+            seen[alert.identity] = ""
+            ends_at = min(alert.ends_at or now, now)
+            return ev.AlertResolved(
+                at=now,
+                incident=known.incident if known else "",
+                cluster=alert.cluster,
+                episode=current,
+                ends_at=ends_at,
+            )
+        if current:
+            if known:
+                known.heard_at = now
+            return None
+        id_ = episode_id(alert)
+        while id_ in memory.episodes:
+            # The same start again after an end: some senders keep it. It is another occurrence all the same.
+            id_ += "+"
+        seen[alert.identity] = id_
+        notes = []
+        if alert.starts_at > now:
+            notes.append(f"its start {alert.starts_at.isoformat()} lies in the future and was taken as now")
+        if truncated:
+            notes.append("its batch was cut off by the sender")
+        return ev.AlertFired(
+            at=now,
+            cluster=alert.cluster,
+            episode=id_,
+            labels=alert.labels.pairs,
+            annotations=dict(alert.annotations),
+            starts_at=min(alert.starts_at, now),
+            source=alert.source,
+            generator_url=alert.generator_url,
+            value=alert.value,
+            notes=tuple(notes),
+        )
+
+    def _storms(self, events: Sequence[ev.AnyEvent], now: datetime) -> list[ev.AnyEvent]:
+        fresh: dict[str, int] = {}
+        for event in events:
+            if isinstance(event, ev.AlertFired):
+                fresh[event.cluster] = fresh.get(event.cluster, 0) + 1
+        notices: list[ev.AnyEvent] = []
+        for cluster, count in fresh.items():
+            self._arrivals.setdefault(cluster, deque()).append((self._recorder.clock.monotonic(), count))
+            pressure = self._pressure(cluster)
+            if pressure >= self.storm_alerts and cluster not in self._storming:
+                self._storming.add(cluster)
+                notices.append(
+                    ev.StormNoticed(at=now, cluster=cluster, alerts=pressure, over_seconds=self.storm_over_seconds)
+                )
+        return notices
+
+    def _pressure(self, cluster: str) -> int:
+        """New alerts within the window; ends the storm when it has fallen to half."""
+        arrivals = self._arrivals.get(cluster)
+        if arrivals is None:
+            return 0
+        oldest = self._recorder.clock.monotonic() - self.storm_over_seconds
+        while arrivals and arrivals[0][0] < oldest:
+            arrivals.popleft()
+        pressure = sum(count for _, count in arrivals)
+        if pressure < self.storm_alerts / 2:
+            self._storming.discard(cluster)
+        return pressure
+
+
+def _rejected(report: AlertReport, now: datetime) -> ev.AlertsRejected:
+    counts: dict[str, int] = {}
+    for reason, _ in report.rejected:
+        counts[reason] = counts.get(reason, 0) + 1
+    examples = tuple(example[:EXAMPLE_LENGTH] for _, example in report.rejected[:EXAMPLES_KEPT])
+    return ev.AlertsRejected(at=now, source=report.source, counts=counts, examples=examples)
