@@ -23,6 +23,7 @@ ALERT_STATE: Final = "alertstate"
 ALERTS: Final = "ALERTS"
 ALERTS_FOR_STATE: Final = "ALERTS_FOR_STATE"
 RESOLVED_KEPT_MS: Final = 15 * 60 * 1000
+LONGEST_OUTAGE_MS: Final = 60 * 60 * 1000
 
 Row = tuple[Labels, float]
 """A series and its value at the time of evaluation."""
@@ -164,6 +165,21 @@ def retire(state: RuleState, *, at_ms: int, cluster: str = "") -> tuple[Alert, .
     """Resolutions for a rule that is no longer loaded, so that nothing stays firing for ever."""
     ended = (dataclasses.replace(alert, phase=Phase.INACTIVE, resolved_at_ms=at_ms) for alert in state.firing)
     return tuple(report(alert, cluster) for alert in ended)
+
+
+def after_outage(state: RuleState, *, down_ms: int, up_ms: int) -> RuleState:
+    """`state` as it was saved at `down_ms`, for going on at `up_ms`.
+
+    Time that nobody watched does not count towards `for`; after a long outage what was pending begins anew.
+    """
+    outage = max(0, up_ms - down_ms)
+    alerts: dict[Labels, ActiveAlert] = {}
+    for labels, alert in state.alerts.items():
+        if alert.phase is not Phase.PENDING:
+            alerts[labels] = alert
+        elif outage <= LONGEST_OUTAGE_MS:
+            alerts[labels] = dataclasses.replace(alert, active_at_ms=alert.active_at_ms + outage)
+    return RuleState(alerts=alerts)
 
 
 def report(alert: ActiveAlert, cluster: str = "") -> Alert:

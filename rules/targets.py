@@ -62,7 +62,7 @@ _PER_NODE: Final = ("node-exporter", "windows-exporter", "kubelet", "cadvisor", 
 _EXPORTER: Final = re.compile(r"kube-state-metrics|(?:^|[-/])exporter(?:$|[-/])|-exporter$|pushgateway|^ksm$")
 _PROXIES: Final = ("kube-rbac-proxy", "istio-proxy", "linkerd-proxy")
 
-_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*(?:labels|\$labels|\.Labels)(?:\.(\w+)|\[\"([^\"\]]+)\"\])\s*\}\}")
 
 
@@ -75,12 +75,12 @@ def resolve(labels: Mapping[str, str], state: ClusterState, template: str = "") 
 
 def is_name(text: str) -> bool:
     """Whether `text` can be the name of an object: a DNS-1123 subdomain."""
-    return len(text) <= 253 and all(_LABEL.fullmatch(part) for part in text.split("."))
+    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def is_namespace(text: str) -> bool:
     """Whether `text` can be a namespace: a DNS-1123 label."""
-    return _LABEL.fullmatch(text) is not None
+    return len(text) <= 63 and "." not in text and _SUBDOMAIN.fullmatch(text) is not None
 
 
 # By template ---------------------------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def parse_template(template: str) -> TargetTemplate:
     # Placeholders are masked while it is taken apart, so that a slash in a label's name stays where it is.
     names = list(_PLACEHOLDER.finditer(template))
     masked = _PLACEHOLDER.sub("\0", template)
-    if "{{" in masked or "}}" in masked:
+    if "{{" in masked or "}}" in masked or "\0" in template:
         raise ValueError(f"target {template!r}: only {{{{ labels.NAME }}}} can stand in braces")
     kind, *parts = masked.split("/")
     if kind.lower() not in KINDS:
