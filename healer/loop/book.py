@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from healer.model.cluster import ClusterState
@@ -41,5 +41,5 @@ class Cluster:
     name: str
     kube: Kube
     state: Callable[[], ClusterState]
-    changed: Callable[[float], object]
+    changed: Callable[[float], Awaitable[None]]
     """`await changed(seconds)`: until something changes, at most so long."""

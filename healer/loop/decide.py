@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -52,6 +52,8 @@ class Situation:
     book: Book
     states: Mapping[str, ClusterState]
     moment: Moment
+    since: datetime
+    """When this process began to listen."""
     storming: frozenset[str] = frozenset()
 
 
@@ -135,7 +137,7 @@ def _choices(incident: Incident, firing: list[Episode], now: Situation) -> list[
     """Every remedy that applies, best first: by priority, then what is higher in the hierarchy, then the order of the file."""
     found: dict[str, Choice] = {}
     for episode in firing:
-        for remedy in now.book.index.candidates(episode.labels):
+        for remedy in now.book.index.matching(episode.labels):
             if (
                 remedy.name in found
                 or remedy.name in incident.failed
@@ -253,7 +255,7 @@ def _consider(
             plan,
             events,
         )
-    request = request_of(incident, choice.remedy, plan, state, now, approved=approved)
+    request = request_of(incident, choice.remedy, plan, state, approved=approved)
     decision, _ = judge(request, fleet_of(now, incident), now.moment)
     return decision, plan, events
 
@@ -261,7 +263,8 @@ def _consider(
 def _too_old(incident: Incident, now: Situation) -> Decision | None:
     heard = max(episode.heard_at for episode in now.memory.firing_of(incident))
     age = now.moment.wall - heard
-    if age <= now.book.max_event_age:
+    if heard >= now.since or age <= now.book.max_event_age:
+        # Senders do not repeat themselves: what was heard since we started counts until it resolves.
         return None
     return wait(
         Reason.TOO_OLD,
@@ -295,9 +298,7 @@ def _digest(remedy: Remedy, target: ObjectRef, previews: tuple[Preview, ...], st
     return hashlib.sha256(text).hexdigest()[:12]
 
 
-def request_of(
-    incident: Incident, remedy: Remedy, plan: Plan, state: ClusterState, now: Situation, *, approved: bool
-) -> Request:
+def request_of(incident: Incident, remedy: Remedy, plan: Plan, state: ClusterState, *, approved: bool) -> Request:
     zone, pool = failure_domain(plan.target, state)
     return Request(
         remedy=remedy,

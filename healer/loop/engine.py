@@ -197,6 +197,7 @@ class Engine:
                 book=self.book(),
                 states=self._states(),
                 moment=moment,
+                since=self.recorder.started_at,
                 storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
             )
             events: list[ev.AnyEvent] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -14,15 +13,10 @@ from healer.model import events as ev
 from healer.model.alerts import Alert, AlertStatus
 from healer.model.series import Labels
 from healer.ports import AlertReport
+from healer.rules.identity import episode_id
 
 EXAMPLES_KEPT: Final = 5
 EXAMPLE_LENGTH: Final = 200
-
-
-def episode_id(alert: Alert) -> str:
-    """Short and stable: (cluster, labels, start). Two occurrences of one alert differ in their start."""
-    text = f"{alert.cluster}\x00{alert.labels}\x00{alert.starts_at.isoformat()}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Intake:
@@ -91,7 +85,7 @@ class Intake:
             if known:
                 known.heard_at = now
             return None
-        id_ = episode_id(alert)
+        id_ = episode_id(alert.cluster, alert.labels, alert.starts_at)
         while id_ in memory.episodes:
             # The same start again after an end: some senders keep it. It is another occurrence all the same.
             id_ += "+"

@@ -37,6 +37,7 @@ class Recorder:
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self.writable = True
+        self.started_at = clock.now()
 
     def moment(self) -> Moment:
         return Moment(wall=self.clock.now(), monotonic=self.clock.monotonic())

@@ -48,7 +48,7 @@ def place(
     if known := memory.open_by_owner.get(owner.key) or opening.get(owner.key):
         attached = ev.AlertAttached(at=moment.wall, incident=known, episode=episode.id, target=target, note=note)
         return Found([attached], known)
-    if not book.index.candidates(episode.labels):
+    if not book.index.matching(episode.labels):
         detail = f"no remedy matches alert {episode.name}"
         return Found(
             [
