@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -76,13 +76,15 @@ class Caller:
     @contextlib.asynccontextmanager
     async def follow(self, call: Call, *, idle_seconds: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """The lines of an answer that goes on, empty ones left out."""
-        with self._failures(call):
+        begun = False
+        with self._failures(call, matters=lambda: not begun):
             async with self._transport.stream(
                 call.request(), connect_seconds=_CONNECT_SECONDS, idle_seconds=idle_seconds
             ) as stream:
                 if stream.status != 200:
                     body = b"\n".join([line async for line in stream.lines])
                     self._judge(call, Response(status=stream.status, headers=stream.headers, body=body))
+                begun = True
                 self._count(call, str(stream.status))
                 self.contact.answered()
                 async with contextlib.aclosing(self._lines(stream)) as lines:
@@ -105,28 +107,29 @@ class Caller:
         )
 
     @contextlib.contextmanager
-    def _failures(self, call: Call) -> Iterator[None]:
-        """What a transport raises becomes what `ports.Kube` promises."""
+    def _failures(self, call: Call, *, matters: Callable[[], bool] = lambda: True) -> Iterator[None]:
+        """What a transport raises becomes what `ports.Kube` promises.
+
+        `matters`: whether a failure now says something about the server. The end of a long answer does not: a quiet
+        watch may be cut by anything on the way; the next request shows.
+        """
         try:
             yield
-        except Unreachable as error:
-            self._fail(call, "unreachable")
-            raise Retryable(f"{call.doing}: {error}") from error
-        except SourceError as error:
-            self._fail(call, "broken")
-            raise _unanswered(call, str(error)) from error
-        except TimeoutError as error:
-            self._fail(call, "timeout")
-            raise _unanswered(call, str(error) or "no answer in time") from error
-
-    def _fail(self, call: Call, status: str) -> None:
-        self._count(call, status)
-        self.contact.failed()
+        except (SourceError, TimeoutError) as error:
+            status, meaning = _failure(call, error)
+            self._count(call, status)
+            if matters():
+                self.contact.failed()
+            raise meaning from error
 
     def _count(self, call: Call, status: str) -> None:
         telemetry.KUBE_REQUESTS.labels(self._cluster, call.method, status).inc()
 
 
-def _unanswered(call: Call, why: str) -> Retryable | OutcomeUnknown:
-    text = f"{call.doing}: {why}"
-    return Retryable(text) if call.reading else OutcomeUnknown(text)
+def _failure(call: Call, error: SourceError | TimeoutError) -> tuple[str, Retryable | OutcomeUnknown]:
+    """Its name in the metrics, and what it means to the caller."""
+    if isinstance(error, Unreachable):
+        return "unreachable", Retryable(f"{call.doing}: {error}")
+    status = "timeout" if isinstance(error, TimeoutError) else "broken"
+    text = f"{call.doing}: {str(error) or 'no answer in time'}"
+    return status, (Retryable(text) if call.reading else OutcomeUnknown(text))
