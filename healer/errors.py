@@ -128,3 +128,7 @@ class MultipleBudgets(Permanent):
 
 class StoppedByOperator(ActionError):
     """The operation was cancelled, or all disruption is paused, before the next irreversible step."""
+
+
+class BadPayload(HealerError):
+    """What was sent to us cannot be read at all; the text says why. The sender must mend it: HTTP 400."""

@@ -1,0 +1,43 @@
+"""Alerts pushed to us. Answered after the journal's commit, never after the action.
+
+Alertmanager repeats a delivery only on 5xx, so "not now" is always 503.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from aiohttp import web
+
+from healer.errors import BadPayload, JournalError
+from healer.web.guarding import problem
+from healer.web.keys import SITE
+
+log = logging.getLogger(__name__)
+RETRY_AFTER_SECONDS = "5"
+
+
+async def hook(request: web.Request) -> web.Response:
+    """POST /hooks/{name}: 200 when everything is durable."""
+    site = request.app[SITE]
+    name = request.match_info["name"]
+    parse = site.hooks.get(name)
+    if parse is None:
+        return problem(404, f"there is no hook {name!r}; there are {', '.join(sorted(site.hooks))}")
+    try:
+        body = await request.read()
+    except web.HTTPRequestEntityTooLarge:
+        log.warning("hook %s: a body over %d bytes was refused", name, site.body_limit_bytes)
+        raise
+    try:
+        report = parse(body)
+    except BadPayload as error:
+        log.warning("hook %s: %s", name, error)
+        return problem(400, str(error))
+    try:
+        await site.sink.alerts(report)
+    except JournalError as error:
+        log.warning("hook %s: %d alerts not taken: %s", name, len(report.alerts), error)
+        return problem(503, f"the alerts could not be journalled: {error}", **{"Retry-After": RETRY_AFTER_SECONDS})
+    rejected = [{"reason": reason, "example": example} for reason, example in report.rejected[:10]]
+    return web.json_response({"accepted": len(report.alerts), "rejected": len(report.rejected), "rejections": rejected})
