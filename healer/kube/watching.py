@@ -1,7 +1,7 @@
 """Keeps a copy of all objects of one kind up to date: list once, then follow the changes, and list again when that is lost.
 
 The server ends every watch after some minutes, forgets old versions (410), breaks down and comes back: none of it is an
-error here. A kind that this account may not read, or that the server does not serve, is asked for again once a minute.
+error here. A kind that this account may not read, or that the server does not serve, is asked for again now and then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _IDLE_SECONDS: Final = 150.0
 _SHORTEST_PAUSE_SECONDS: Final = 0.5
 _LONGEST_PAUSE_SECONDS: Final = 30.0
 _SHORT_LIFE_SECONDS: Final = 5.0
-_UNAVAILABLE_PAUSE_SECONDS: Final = 60.0
+_SHORTEST_UNAVAILABLE_SECONDS: Final = 5.0
+_LONGEST_UNAVAILABLE_SECONDS: Final = 60.0
 _AT_ONCE: Final = 200
 """Objects of a list that are read before others get their turn."""
 
@@ -127,8 +128,7 @@ class Reflector(Generic[W, T]):
             self._stale = True
             return self._restart("gone", began)
         except (Forbidden, NotFound) as error:
-            self._give_up(error)
-            return _UNAVAILABLE_PAUSE_SECONDS
+            return self._give_up(error)
         except Retryable as error:
             return max(self._restart("failed", began), error.delay_seconds if error.delay_seconds > 1.0 else 0.0)
         except ActionError as error:
@@ -150,13 +150,16 @@ class Reflector(Generic[W, T]):
         longest = min(_SHORTEST_PAUSE_SECONDS * 2.0 ** min(self._failures - 1, 10), _LONGEST_PAUSE_SECONDS)
         return longest * self._chance.uniform(0.5, 1.0)
 
-    def _give_up(self, error: Permanent) -> None:
+    def _give_up(self, error: Permanent) -> float:
+        """Say so, and pause for long: rights and served kinds change by hand."""
         if not self.unavailable:
             _log.warning("%s of cluster %s cannot be watched: %s", self.kind, self._client.cluster, error)
         telemetry.KUBE_WATCH_RESTARTS.labels(self._client.cluster, self.kind, "unavailable").inc()
         self.unavailable = str(error)
         self._stale = True
+        self._failures += 1
         self.settled.set()
+        return min(_SHORTEST_UNAVAILABLE_SECONDS * 2.0 ** min(self._failures - 1, 10), _LONGEST_UNAVAILABLE_SECONDS)
 
     async def _list(self) -> None:
         listing = await self._client.listing(self.kind, namespace=self._namespace, field_selector=self._field_selector)
