@@ -38,14 +38,23 @@ class Section(BaseModel):
         if not isinstance(data, dict):
             return data
         given = dict(data)
+        known = {field.alias or name for name, field in cls.model_fields.items()}
         for key in data:
-            if key not in cls.model_fields and context.loading(info):
-                context.report(info, data, (key,), context.unknown("key", str(key), cls.model_fields))
+            if key not in known and context.loading(info):
+                context.report(info, data, (key,), context.unknown("key", str(key), known))
                 del given[key]
         for name, field in cls.model_fields.items():
+            key = field.alias or name
+            if key not in given and _is_section(field.annotation) and not field.is_required():
+                # Validated like a given one, so that relative paths in its defaults start at the right folder.
+                given[key] = {}
             if f"{name}_file" in cls.model_fields:
                 _take_secret(name, given, required=field.is_required(), info=info)
         return given
+
+
+def _is_section(annotation: object) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Section)
 
 
 class _NoSecret:
@@ -86,18 +95,16 @@ def in_folder(path: Path, info: ValidationInfo) -> Path:
 
 def _secret(value: Any) -> Any:
     if isinstance(value, _NoSecret):
-        raise ValueError(value.why)
+        raise ValueError(value.why)  # noqa: TRY004 (pydantic collects only ValueError)
     if isinstance(value, str) and not value.strip():
         raise ValueError("is empty; an empty secret protects nothing")
     return value
 
 
 def _path(value: Any, info: ValidationInfo) -> Any:
-    if isinstance(value, str):
-        if not value:
-            raise ValueError("is empty; give a path")
-        return in_folder(Path(value), info)
-    return value
+    if value == "":
+        raise ValueError("is empty; give a path")
+    return in_folder(Path(value), info) if isinstance(value, str | Path) else value
 
 
 def parse_duration(value: Any) -> Any:
