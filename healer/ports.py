@@ -299,6 +299,15 @@ class Notifier(Protocol):
         Permanent as usual.
         """
 
+    async def run(self, operator: Operator) -> None:
+        """Bring in what people answer, until cancelled. One that takes no answers, or gets them by a route, just waits."""
+
+    def routes(self, operator: Operator) -> Sequence[Any]:
+        """aiohttp routes by which answers come in; each checks for itself who sends."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
+
 
 class Operator(Protocol):
     """What people may ask: from the console, the command line, Slack."""
