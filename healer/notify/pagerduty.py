@@ -39,7 +39,6 @@ class PagerDutySettings(Section):
     """The integration of a PagerDuty service."""
 
     routing_key: Secret = Field(
-        default=SecretStr("-"),
         description="Integration key of the service (Events API v2). Exactly one of it and its file.",
     )
     routing_key_file: FilePath | None = Field(default=None, description="File that holds the integration key.")
