@@ -41,6 +41,12 @@ JOURNAL_WRITABLE: Final = Gauge("healer_journal_writable", "1 while the journal 
 SAMPLES_APPENDED: Final = Counter("healer_samples_appended", "Samples kept.", registry=REGISTRY)
 SAMPLES_REJECTED: Final = Counter("healer_samples_rejected", "Samples not kept.", ["reason"], registry=REGISTRY)
 STORE_SERIES: Final = Gauge("healer_store_series", "Series in the hot window of the embedded store.", registry=REGISTRY)
+SAMPLES_EVICTED: Final = Counter(
+    "healer_samples_evicted", "Samples dropped before their time, for want of memory.", registry=REGISTRY
+)
+STORE_DAMAGE: Final = Counter(
+    "healer_store_damage", "Damaged places left out when the store was read back.", registry=REGISTRY
+)
 SCRAPES: Final = Counter("healer_scrapes", "Scrapes of targets.", ["job", "outcome"], registry=REGISTRY)
 RULE_EVALUATIONS: Final = Counter("healer_rule_evaluations", "Evaluations of rules.", ["group"], registry=REGISTRY)
 RULE_FAILURES: Final = Counter(
