@@ -1,0 +1,78 @@
+"""Guards that ask whether what we see is true and whole: pause switch, freshness, vantage point, outage of a zone."""
+
+from __future__ import annotations
+
+from healer.cluster import domains
+from healer.model.decisions import GO, Decision, Moment, Reason, refuse, wait
+from healer.safety.state import Fleet, Request, SafetySettings
+
+
+def pause_switch(_request: Request, fleet: Fleet, _now: Moment) -> Decision:
+    """Nothing new is started while a person has said so."""
+    if fleet.paused:
+        return wait(Reason.PAUSED, f"everything is paused by {fleet.paused}")
+    return GO
+
+
+def freshness(request: Request, fleet: Fleet, _now: Moment) -> Decision:
+    """What we know must be young, and the API server well for as long as a node may take to be heard of again."""
+    seen, settings = request.cluster.freshness, fleet.settings
+    if not seen.synced:
+        return wait(Reason.STALE_DATA, f"not everything of cluster {request.cluster.name} has been read yet")
+    if seen.silent_seconds > settings.stale_after_seconds:
+        return wait(
+            Reason.API_UNHEALTHY,
+            f"the API server of {request.cluster.name} has not answered for {seen.silent_seconds:.0f} s"
+            f" (the limit is {settings.stale_after_seconds:g} s)",
+        )
+    left = settings.grace_after_outage_seconds - seen.healthy_seconds
+    if left > 0:
+        return wait(
+            Reason.API_UNHEALTHY,
+            f"the API server of {request.cluster.name} has answered for {seen.healthy_seconds:.0f} s without a break;"
+            f" {settings.grace_after_outage_seconds:g} s are needed",
+            seconds=left,
+        )
+    return GO
+
+
+def thresholds(settings: SafetySettings) -> domains.Thresholds:
+    return domains.Thresholds(
+        zone_outage_percent=settings.zone_outage_percent,
+        vantage_percent=settings.vantage_percent,
+        silent_after_seconds=settings.silent_after_seconds,
+        settle_seconds=settings.settle_seconds,
+    )
+
+
+def vantage(request: Request, fleet: Fleet, now: Moment) -> Decision:
+    """When many nodes fall silent at once, our own view is the first suspect."""
+    limits = thresholds(fleet.settings)
+    if sentence := domains.vantage(request.cluster, now.monotonic, limits):
+        return refuse(Reason.VANTAGE_FAULT, sentence)
+    node = request.cluster.nodes.get(request.target.name) if request.is_node else None
+    if node is None:
+        return GO
+    diagnosis = domains.diagnose(request.cluster, node, now.monotonic, limits)
+    if diagnosis.fault is domains.Fault.UNKNOWN:
+        return wait(Reason.STALE_DATA, diagnosis.detail, seconds=diagnosis.again_seconds)
+    return GO
+
+
+def zone_outage(request: Request, fleet: Fleet, now: Moment) -> Decision:
+    """In a zone that is out, no repair of a node helps; the other zones go on."""
+    if not request.zone:
+        return GO
+    settings = fleet.settings
+    zone = domains.zone_of(request.cluster, request.zone, now.monotonic, settings.silent_after_seconds)
+    if not zone.is_out(settings.zone_outage_percent):
+        return GO
+    ours = sum(1 for d in fleet.in_flight(request.cluster.name) if d.zone == request.zone)
+    if ours < settings.zone_outage_max:
+        return GO
+    return refuse(
+        Reason.ZONE_OUTAGE,
+        f"{len(zone.bad)} of {zone.total} nodes of zone {zone.name} are bad"
+        f" (the limit is {settings.zone_outage_percent:g}%): the zone is out, and in such a zone"
+        f" {settings.zone_outage_max} may be worked on at once ({ours} are)",
+    )
