@@ -14,11 +14,11 @@ from typing import Final
 from healer.sim.accounts import Autoscalers, CloudController, NodeRemains
 from healer.sim.core import Core, Options, Part
 from healer.sim.disruption import DisruptionController
-from healer.sim.evictions import PodCollector, TaintEviction
 from healer.sim.faults import Fault, Faults
 from healer.sim.kubelets import Kubelet, Kubelets
 from healer.sim.load import Loads
 from healer.sim.nodes import NodeLifecycle
+from healer.sim.pod_removal import PodCollector, TaintEviction
 from healer.sim.scheduling import Scheduler
 from healer.sim.statefulsets import StatefulSets
 from healer.sim.volumes import VolumeController
