@@ -109,10 +109,13 @@ class Storage:
     def create(self, resource: str, obj: JSON) -> JSON:
         """Keep a copy of `obj` with uid, creationTimestamp, resourceVersion and generation. AlreadyExists.
 
-        `metadata.generateName` makes a name; apiVersion, kind and the namespace `default` are filled in.
+        `metadata.generateName` makes a name; apiVersion, kind and the namespace `default` are filled in. A namespace that
+        is not there yet is made first.
         """
         new = self.prepared(resource, obj)
         key = objects.key_of(new)
+        if key[0] and ("", key[0]) not in self._objects["namespaces"]:
+            self.create("namespaces", {"metadata": {"name": key[0]}, "status": {"phase": "Active"}})
         if key in self._objects[resource]:
             raise AlreadyExists(resource, key[1], "already exists")
         self._objects[resource][key] = new
