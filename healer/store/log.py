@@ -13,7 +13,7 @@ import errno
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from healer.errors import StoreError
@@ -62,13 +62,13 @@ class SegmentLog:
         paths = sorted(self._folder.glob(f"*{SUFFIX}"))
         for path in paths:
             reader = frames.read_segment(path)
-            known: dict[int, Labels] = {}
+            names = _Names()
             newest_ms = NEVER
             for frame in reader.frames():
                 if isinstance(frame, frames.Definitions):
-                    known.update(frame.series)
+                    names.define(frame.series)
                     continue
-                labels, rows = _resolve(frame.ids, known)
+                labels, rows = names.resolve(frame.ids)
                 orphans += len(frame.ids) - len(rows)
                 if len(rows):
                     newest_ms = max(newest_ms, int(frame.times_ms.max()))
@@ -175,9 +175,30 @@ def _deleted(path: pathlib.Path) -> bool:
     return True
 
 
-def _resolve(ids: Ids, known: dict[int, Labels]) -> tuple[list[Labels], list[int]]:
-    found = [(row, known[id_]) for row, id_ in enumerate(ids.tolist()) if id_ in known]
-    return [labels for _, labels in found], [row for row, _ in found]
+class _Names:
+    """What the numbers of a segment stand for, as far as it has been read."""
+
+    REMEMBERED: Final = 256
+
+    def __init__(self) -> None:
+        self._series: dict[int, Labels] = {}
+        self._layouts: dict[bytes, tuple[tuple[Labels, ...], list[int]]] = {}
+
+    def define(self, series: Mapping[int, Labels]) -> None:
+        self._series.update(series)
+        self._layouts.clear()
+
+    def resolve(self, ids: Ids) -> tuple[tuple[Labels, ...], list[int]]:
+        """The rows whose series is known. A target writes the same numbers each time, and gets the same tuple."""
+        key = ids.tobytes()
+        known = self._layouts.get(key)
+        if known is None:
+            rows = [row for row, id_ in enumerate(ids.tolist()) if id_ in self._series]
+            known = (tuple(self._series[id_] for id_ in ids[rows].tolist()), rows)
+            if len(self._layouts) >= self.REMEMBERED:
+                self._layouts.clear()
+            self._layouts[key] = known
+        return known
 
 
 def _explain(folder: pathlib.Path, error: OSError) -> str:

@@ -32,6 +32,10 @@ class SetClock:
         return 0.0
 
 
+def segment_sizes(folder: Path) -> list[int]:
+    return [path.stat().st_size for path in folder.glob("*.log")]
+
+
 def evicted() -> float:
     return telemetry.REGISTRY.get_sample_value("healer_samples_evicted_total") or 0.0
 
@@ -40,6 +44,7 @@ async def test_samples_beyond_keep_go_from_memory_and_from_disk(tmp_path: Path) 
     clock = SetClock()
     labels = tuple(series("m", n=str(n)) for n in range(20))
     async with open_store(tmp_path, clock=clock, keep=timedelta(hours=1), segment_bytes=3000) as store:
+        at = np.zeros(0, dtype=np.int64)
         for minute in range(300):
             clock.at = NOW + timedelta(minutes=minute)
             at = np.full(20, milliseconds(clock.at))
@@ -47,7 +52,7 @@ async def test_samples_beyond_keep_go_from_memory_and_from_disk(tmp_path: Path) 
         found = await read(store, named("m"), start_ms=0, end_ms=at[0])
         kept = {len(rows) for rows in found.values()}
         assert all(61 <= count <= 61 + CHUNK for count in kept)
-        assert 1 <= len(list(tmp_path.glob("*.log"))) < 15
+        assert 1 <= len(segment_sizes(tmp_path)) < 15
     async with open_store(tmp_path, clock=clock, keep=timedelta(hours=1)) as store:
         again = await read(store, named("m"), start_ms=int(at[0]) - 3_600_000, end_ms=int(at[0]))
         assert {len(rows) for rows in again.values()} == {61}
@@ -109,7 +114,7 @@ async def test_what_memory_gave_up_goes_from_disk_too(tmp_path: Path) -> None:
         for second in range(2000):
             at = np.full(10, NOW_MS + second)
             await store.append(Batch(labels=labels, times_ms=at, values=at * 1.0))
-    assert sum(path.stat().st_size for path in tmp_path.glob("*.log")) < 60 * BYTES_PER_CHUNK * 2
+    assert sum(segment_sizes(tmp_path)) < 60 * BYTES_PER_CHUNK * 2
 
 
 async def test_series_beyond_the_limit_are_refused_and_the_known_go_on() -> None:
