@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from healer.errors import QueryError
 from healer.model.alerts import Alert
-from healer.model.series import METRIC_NAME, STALE, Batch, Columns, Labels, batch
+from healer.model.series import METRIC_NAME, STALE, Batch, Labels, batch
 from healer.rules import alerting, promql
 from healer.rules.alerting import NOTHING_AROUND, Row, RuleState, Surroundings
 from healer.rules.definitions import AlertRule, Group, RecordingRule, Rule
 
-Fetch = Callable[[promql.Select], Columns]
-
-LOOKBACK_MS: Final = 300_000
 NO_BATCH: Final = batch(())
 
 
@@ -46,16 +43,16 @@ class Evaluated:
     error: str = ""
 
 
-def selects(group: Group, rule: Rule, *, at_ms: int, lookback_ms: int = LOOKBACK_MS) -> tuple[promql.Select, ...]:
+def selects(group: Group, rule: Rule, *, at_ms: int) -> tuple[promql.Select, ...]:
     """What evaluating `rule` at `at_ms` will read, for a store that must be asked beforehand."""
     ts = _query_ms(group, at_ms)
-    return promql.selects(rule.expr, start_ms=ts, end_ms=ts, step_ms=1, lookback_ms=lookback_ms)
+    return promql.selects(rule.expr, start_ms=ts, end_ms=ts, step_ms=0)
 
 
 def evaluate_group(
     group: Group,
     memories: Mapping[str, Memory],
-    fetch: Fetch,
+    fetch: promql.Fetch,
     *,
     at_ms: int,
     around: Surroundings = NOTHING_AROUND,
@@ -71,7 +68,7 @@ def evaluate_rule(
     key: str,
     rule: Rule,
     memory: Memory,
-    fetch: Fetch,
+    fetch: promql.Fetch,
     *,
     at_ms: int,
     eager: bool = False,
@@ -135,14 +132,16 @@ def _batch(written: Mapping[Labels, float], gone: Iterable[Labels], ts: int) -> 
     return batch([*rows, *((labels, ts, STALE) for labels in sorted(gone))])
 
 
-def _instant(expr: promql.Expr, fetch: Fetch, ts: int) -> list[Row]:
+def _instant(expr: promql.Expr, fetch: promql.Fetch, ts: int) -> list[Row]:
     """The rows of `expr` at `ts`; a scalar is one row without labels, as in Prometheus."""
-    vector = promql.instant(expr, fetch, at_ms=ts)
-    return [
-        (labels, float(value))
-        for labels, value, present in zip(vector.labels, vector.values, vector.present, strict=True)
-        if present
-    ]
+    result = promql.instant(expr, fetch, at_ms=ts)
+    match result:
+        case promql.Vector():
+            return list(result.at())
+        case promql.Scalar():
+            return [(Labels(), float(result.values[-1]))]
+        case _:
+            raise QueryError("a rule needs an instant vector or a scalar, e.g. rate(x[5m]) where x[5m] stands alone")
 
 
 def _query_ms(group: Group, at_ms: int) -> int:

@@ -274,12 +274,17 @@ class _Loader:
         if text is None or not isinstance(scalar, Scalar):
             return None
         try:
-            return promql.parse(text), text
+            expr = promql.parse(text)
         except promql.ParseError as error:
             before = text.encode("utf-8", "surrogatepass")[: error.start]
             line, column = scalar.position(len(before.decode("utf-8", "ignore")))
             self._add(line, column, at, f"PromQL: {error.reason}")
             return None
+        kind = promql.kind_of(expr)
+        if kind not in (promql.Kind.VECTOR, promql.Kind.SCALAR):
+            self._report(scalar, at, f"a rule needs an instant vector or a scalar; this is a {kind.value}")
+            return None
+        return expr, text
 
     # Values
 

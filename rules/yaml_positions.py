@@ -21,7 +21,8 @@ _NULL: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE: Final = frozenset({"true", "True", "TRUE"})
 _FALSE: Final = frozenset({"false", "False", "FALSE"})
 _INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
-_ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|\r?\n[ \t]*|.)|(''|.)", re.DOTALL)
+_DOUBLE_QUOTED: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|\r?\n[ \t]*|.)|.", re.DOTALL)
+_SINGLE_QUOTED: Final = re.compile(r"''|.", re.DOTALL)
 _BLANK_ESCAPES: Final = frozenset("nt r\t LPNv_")
 
 
@@ -98,12 +99,12 @@ class Scalar(Node):
     def _units(self, body: str) -> Iterator[tuple[int, bool]]:
         """Lengths of what makes one character each, and whether that is white space."""
         if self.style == '"':
-            for found in _ESCAPE.finditer(body):
+            for found in _DOUBLE_QUOTED.finditer(body):
                 escaped = found[1]
                 white = escaped[0] in _BLANK_ESCAPES or escaped[0] in "\r\n" if escaped else found[0].isspace()
                 yield len(found[0]), white
         elif self.style == "'":
-            for found in _ESCAPE.finditer(body.replace("\\", "/")):
+            for found in _SINGLE_QUOTED.finditer(body):
                 yield len(found[0]), found[0].isspace()
         else:
             for character in body:
