@@ -37,7 +37,7 @@ class Labels(Mapping[str, str]):
 
     def __init__(self, pairs: Mapping[str, str] | Iterable[tuple[str, str]] = ()) -> None:
         items = pairs.items() if isinstance(pairs, Mapping) else pairs
-        self.pairs = tuple(sorted((name, value) for name, value in items if value))
+        self.pairs = tuple(sorted(pair for pair in items if pair[1]))
         self._hash = hash(self.pairs)
 
     @classmethod
