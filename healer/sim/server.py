@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hmac
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Final
 
@@ -27,10 +28,12 @@ async def serve(
     host: str = "127.0.0.1",
     port: int = 0,
     token: str = "",
+    tls: ssl.SSLContext | None = None,
     extra: Sequence[web.AbstractRouteDef] = (),
 ) -> AsyncIterator[str]:
     """Serve `api` until the block is left; gives its base URL. `token`: what clients must bear, if not empty.
 
+    Mind that kubectl keeps its credentials to itself on plain HTTP: without `tls` it can only use a server without token.
     `extra` routes (the world's metrics, its cloud) come before the API's and need no token.
     """
     application = web.Application(client_max_size=LARGEST_BODY_BYTES)
@@ -39,10 +42,10 @@ async def serve(
     runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host, port)
+        site = web.TCPSite(runner, host, port, ssl_context=tls)
         await site.start()
         bound = runner.addresses[0][1]
-        yield f"http://{host}:{bound}"
+        yield f"{'https' if tls else 'http'}://{host}:{bound}"
     finally:
         await runner.cleanup()
 
