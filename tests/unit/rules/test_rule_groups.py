@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from healer.errors import StoreError
-from healer.model.alerts import AlertStatus
+from healer.model.alerts import Alert, AlertStatus
 from healer.model.series import NO_COLUMNS, Batch, Columns, Labels, is_stale
-from healer.rules import groups, promql
+from healer.rules import groups, packs, promql
 from healer.rules.alerting import Surroundings
 from healer.rules.groups import Evaluated, Memory
 from healer.rules.rulefiles import Group, load_rules
@@ -290,3 +290,71 @@ def test_for_goes_on_over_a_restart() -> None:
         return [bool(bench.evaluate(time)[0].transitions) for time in times]
 
     assert fires([70, 79, 80]) == [False, False, True]
+
+
+def demo(name: str) -> Bench:
+    bench = Bench("{record: unused, expr: '1'}")
+    (bench.group,) = (group for group in load_rules(packs.read("demo"), "demo")[0] if group.name == name)
+    return bench
+
+
+def node_samples(ready: dict[str, float]) -> dict[str, float]:
+    """Both sources of kube_* series at once, as in the demo: the watch itself, and a scrape with its own labels."""
+    samples = {}
+    for number, (name, value) in enumerate(ready.items()):
+        zone = "ab"[number // 2]
+        for source in ("", "job=ksm,instance=x:8080,"):
+            samples[f"kube_node_status_condition{{{source}node={name},condition=Ready,status=true}}"] = value
+            samples[f"kube_node_labels{{{source}node={name},label_topology_kubernetes_io_zone={zone}}}"] = 1.0
+    return samples
+
+
+def alerts_of(results: list[Evaluated]) -> list[tuple[str, str, str]]:
+    return [
+        (alert.name, alert.labels.get("node", ""), alert.status.value)
+        for result in results
+        for alert in result.transitions
+        if not result.error
+    ]
+
+
+def test_the_demo_notices_a_dead_node_once_and_its_replacement() -> None:
+    bench = demo("nodes")
+    for seconds in (0, 5, 10):
+        bench.store.put(seconds, **node_samples({"n1": 1, "n2": float(seconds == 0), "n3": 1, "n4": 1}))
+        assert alerts_of(bench.evaluate(seconds)) == []
+    bench.store.put(15, **node_samples({"n1": 1, "n2": 0, "n3": 1, "n4": 1}))
+    assert alerts_of(bench.evaluate(15)) == [("NodeDown", "n2", "firing")]
+    bench.store.put(20, **node_samples({"n1": 1, "n2": 1, "n3": 1, "n4": 1}))
+    assert alerts_of(bench.evaluate(20)) == [("NodeDown", "n2", "resolved")]
+
+
+def test_the_demo_tells_a_dead_zone_from_a_dead_node() -> None:
+    bench = demo("zones")
+    for seconds in (0, 10):
+        bench.store.put(seconds, **node_samples({"n1": 0, "n2": 1, "n3": 1, "n4": 1}))
+        results = bench.evaluate(seconds)
+        assert [result.error for result in results] == ["", ""]
+        assert alerts_of(results) == []
+    changes: list[tuple[int, Alert]] = []
+    for seconds in (20, 30):
+        bench.store.put(seconds, **node_samples({"n1": 0, "n2": 0, "n3": 1, "n4": 1}))
+        changes += [(seconds, alert) for result in bench.evaluate(seconds) for alert in result.transitions]
+    ((fired_at, fired),) = changes
+    assert fired_at == 30
+    assert fired.name == "ZoneDown"
+    assert fired.annotations["summary"] == "Zone a is failing as a whole"
+    assert fired.annotations["description"].startswith("100% of the nodes")
+
+
+def test_the_demo_notices_what_crashes_and_what_is_missing() -> None:
+    bench = demo("workloads")
+    waiting = "kube_pod_container_status_waiting_reason{namespace=shop,pod=web-1,container=app,reason=CrashLoopBackOff}"
+    for seconds in range(0, 130, 10):
+        spec = {"kube_deployment_spec_replicas{namespace=shop,deployment=web}": 3.0}
+        lacking = {"kube_deployment_status_replicas_available{namespace=shop,deployment=web}": 1.0}
+        # The reason is only there between two starts.
+        bench.store.put(seconds, **spec, **lacking, **({waiting: 1.0} if seconds % 40 == 0 else {}))
+        fired = alerts_of(bench.evaluate(seconds))
+        expected = {10: [("PodCrashLooping", "", "firing")], 120: [("KubeDeploymentReplicasMismatch", "", "firing")]}
+        assert fired == expected.get(seconds, [])
