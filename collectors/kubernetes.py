@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 import pydantic
@@ -17,6 +17,7 @@ import pydantic
 from healer import telemetry
 from healer.clock import Clock, milliseconds
 from healer.collectors.kube_series import Row, Series, Value
+from healer.config import fields
 from healer.errors import StoreError
 from healer.kube.caches import ClusterCaches
 from healer.model.cluster import ClusterState, Node, Pod
@@ -34,22 +35,18 @@ _log: Final = logging.getLogger(__name__)
 Key = tuple[str, str, str]
 
 
-class Settings(pydantic.BaseModel):
+class KubernetesSettings(fields.Section):
     """How often the state of the cluster becomes samples."""
 
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
-
-    interval: timedelta = pydantic.Field(
+    interval: Annotated[fields.Duration, pydantic.Field(ge=timedelta(seconds=1))] = pydantic.Field(
         timedelta(seconds=15),
-        ge=timedelta(seconds=1),
         description="Time between two samples of every series. 15 s is what rules for kube-state-metrics are written for.",
     )
-    coalesce: timedelta = pydantic.Field(
+    coalesce: fields.Duration = pydantic.Field(
         timedelta(seconds=1),
-        ge=timedelta(0),
         description="Least time between a report and the changes after it. A change in a quiet time is reported at once.",
     )
-    job: str = pydantic.Field(
+    job: fields.Text = pydantic.Field(
         JOB, description="Value of the `job` label, by which rules tell these series from others of the same name."
     )
 
@@ -70,7 +67,9 @@ class _Held:
 class KubernetesCollector:
     """A `healer.ports.Collector` over the caches of one cluster, which somebody else runs."""
 
-    def __init__(self, settings: Settings, *, caches: ClusterCaches, clock: Clock) -> None:
+    Settings: ClassVar = KubernetesSettings
+
+    def __init__(self, settings: KubernetesSettings, *, caches: ClusterCaches, clock: Clock) -> None:
         cluster = caches.state().name
         self._settings = settings
         self._caches = caches
