@@ -6,12 +6,10 @@ Does not read files and does not stop at the first mistake: groups without one a
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Callable, Collection, Iterator
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from typing import Final
 
 from healer.errors import Problem
-from healer.model.series import METRIC_NAME
 from healer.rules import promql
 from healer.rules.definitions import (
     DEFAULT_INTERVAL_SECONDS,
@@ -21,20 +19,16 @@ from healer.rules.definitions import (
     RecordingRule,
     Rule,
 )
-from healer.rules.durations import parse_duration
-from healer.rules.templates import Template, TemplateError, compile_template
-from healer.rules.yaml_positions import Mapping, Node, Scalar, Sequence, YamlProblem, read_documents
+from healer.rules.templates import compile_template
+from healer.rules.yaml_fields import FieldReader, Fields, join
+from healer.rules.yaml_positions import Mapping, Node, Scalar, YamlProblem, read_documents
 
 __all__ = ["AlertRule", "Group", "Position", "RecordingRule", "Rule", "load_rules"]
 
 _GROUP_KEYS: Final = ("name", "interval", "query_offset", "limit", "labels", "rules", "eager")
 _MANIFEST_GROUP_KEYS: Final = (*_GROUP_KEYS, "partial_response_strategy")
 _RULE_KEYS: Final = ("record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations")
-_ANOMALY: Final = "anomaly detectors cannot be defined in rule files yet; remove this section"
 _LISTS: Final = frozenset({"List", "PrometheusRuleList"})
-
-Value = TypeVar("Value")
-Fields = dict[str, Node]
 
 
 def load_rules(
@@ -60,10 +54,9 @@ class _Scope:
     rules: dict[tuple[str, str], int] = dataclasses.field(default_factory=dict)
 
 
-class _Loader:
+class _Loader(FieldReader):
     def __init__(self, file: str, default_interval_seconds: float) -> None:
-        self.problems: list[Problem] = []
-        self._file = file
+        super().__init__(file)
         self._default_interval = default_interval_seconds
         self._manifests: dict[str, int] = {}
 
@@ -74,44 +67,44 @@ class _Loader:
         if isinstance(node, Scalar) and node.is_null:
             return
         if not isinstance(node, Mapping):
-            self._report(node, path, "must be a mapping with the key 'groups'")
+            self.report(node, path, "must be a mapping with the key 'groups'")
             return
         if node.key("apiVersion") or node.key("kind"):
             yield from self._manifest(node, path)
             return
-        fields = self._fields(node, path, ("groups",), "a rule file")
+        fields = self.fields(node, path, ("groups",), "a rule file")
         if "groups" in fields:
-            yield from self._groups(fields["groups"], _join(path, "groups"), _Scope())
+            yield from self._groups(fields["groups"], join(path, "groups"), _Scope())
 
     def _manifest(self, node: Mapping, path: str) -> Iterator[Group]:
         kind = _plain(node.value("kind"))
         if kind in _LISTS:
             items = node.value("items")
-            for index, item in enumerate(self._items(items, _join(path, "items")) if items else ()):
-                yield from self.document(item, _join(path, f"items.{index}"))
+            for index, item in enumerate(self.items(items, join(path, "items")) if items else ()):
+                yield from self.document(item, join(path, f"items.{index}"))
             return
         if kind != "PrometheusRule":
-            self._report(
+            self.report(
                 node.value("kind") or node,
-                _join(path, "kind"),
+                join(path, "kind"),
                 f"a manifest of kind {kind or 'nothing'!r} holds no rules; give only PrometheusRule manifests",
             )
             return
         version = _plain(node.value("apiVersion"))
         if not version.startswith("monitoring.coreos.com/"):
-            self._report(
+            self.report(
                 node.value("apiVersion") or node,
-                _join(path, "apiVersion"),
+                join(path, "apiVersion"),
                 f"apiVersion of a PrometheusRule must be monitoring.coreos.com/v1, not {version!r}",
             )
-        fields = self._fields(node, path, ("apiVersion", "kind", "metadata", "spec", "status"), "a PrometheusRule")
+        fields = self.fields(node, path, ("apiVersion", "kind", "metadata", "spec", "status"), "a PrometheusRule")
         scope = _Scope(manifest=self._manifest_name(node, path), group_keys=_MANIFEST_GROUP_KEYS)
         spec = fields.get("spec")
         if spec is None:
             return
-        inner = self._fields(spec, _join(path, "spec"), ("groups",), "spec of a PrometheusRule")
+        inner = self.fields(spec, join(path, "spec"), ("groups",), "spec of a PrometheusRule")
         if "groups" in inner:
-            yield from self._groups(inner["groups"], _join(path, "spec.groups"), scope)
+            yield from self._groups(inner["groups"], join(path, "spec.groups"), scope)
 
     def _manifest_name(self, node: Mapping, path: str) -> str:
         metadata = node.value("metadata")
@@ -121,43 +114,41 @@ class _Loader:
         full = "/".join(filter(None, (namespace, name)))
         first = self._manifests.setdefault(full, node.line)
         if first != node.line:
-            self._report(
-                node, _join(path, "metadata.name"), f"PrometheusRule {full!r} is given twice; see line {first}"
-            )
+            self.report(node, join(path, "metadata.name"), f"PrometheusRule {full!r} is given twice; see line {first}")
         return full
 
     # Groups
 
     def _groups(self, node: Node, path: str, scope: _Scope) -> Iterator[Group]:
-        for index, item in enumerate(self._items(node, path)):
+        for index, item in enumerate(self.items(node, path)):
             before = len(self.problems)
             group = self._group(item, f"{path}.{index}", scope)
             if group is not None and len(self.problems) == before:
                 yield group
 
     def _group(self, node: Node, path: str, scope: _Scope) -> Group | None:
-        fields = self._fields(node, path, scope.group_keys, "a group")
+        fields = self.fields(node, path, scope.group_keys, "a group")
         if not isinstance(node, Mapping):
             return None
-        name = self._name(node, fields, path, "name", "group")
+        name = self.name(node, fields, path, "name", "group")
         self._check_group_twice(fields.get("name"), path, name, scope)
         # Prometheus expands the labels of a group as templates, for its alerts.
-        templates = self._labels(fields.get("labels"), f"{path}.labels", self._as_template)
+        templates = self.labels(fields.get("labels"), f"{path}.labels", self.as_template)
         labels = {key: template.text for key, template in templates.items()}
-        eager = self._boolean(fields.get("eager"), f"{path}.eager")
-        interval = self._duration(fields.get("interval"), f"{path}.interval")
+        eager = self.boolean(fields.get("eager"), f"{path}.eager")
+        interval = self.duration(fields.get("interval"), f"{path}.interval")
         rules = tuple(
             rule
-            for index, item in enumerate(self._items(fields["rules"], f"{path}.rules") if "rules" in fields else ())
+            for index, item in enumerate(self.items(fields["rules"], f"{path}.rules") if "rules" in fields else ())
             if (rule := self._rule(item, f"{path}.rules.{index}", labels, scope, eager=eager))
         )
         return Group(
             name=name,
-            file=self._file,
+            file=self.file,
             manifest=scope.manifest,
             interval_seconds=interval or self._default_interval,
-            query_offset_seconds=self._duration(fields.get("query_offset"), f"{path}.query_offset"),
-            limit=self._count(fields.get("limit"), f"{path}.limit"),
+            query_offset_seconds=self.duration(fields.get("query_offset"), f"{path}.query_offset"),
+            limit=self.count(fields.get("limit"), f"{path}.limit"),
             labels=labels,
             rules=rules,
             eager=eager,
@@ -167,7 +158,7 @@ class _Loader:
         if node is None or not name:
             return
         if name in scope.names:
-            self._report(
+            self.report(
                 node, f"{path}.name", f"group {name!r} is given twice; the first is at line {scope.names[name]}"
             )
         scope.names.setdefault(name, node.line)
@@ -175,16 +166,16 @@ class _Loader:
     # Rules
 
     def _rule(self, node: Node, path: str, group_labels: dict[str, str], scope: _Scope, *, eager: bool) -> Rule | None:
-        fields = self._fields(node, path, _RULE_KEYS, "a rule")
+        fields = self.fields(node, path, _RULE_KEYS, "a rule")
         if not isinstance(node, Mapping):
             return None
         if "anomaly" in {key.text for key, _ in node.entries}:
             return None
         if "record" in fields and "alert" in fields:
-            self._report(node.key("alert") or node, path, "a rule has either 'record' or 'alert', not both")
+            self.report(node.key("alert") or node, path, "a rule has either 'record' or 'alert', not both")
             return None
         if "record" not in fields and "alert" not in fields:
-            self._report(node, path, "a rule needs 'alert' or 'record'")
+            self.report(node, path, "a rule needs 'alert' or 'record'")
         expression = self._expression(node, fields, path)
         build = self._recording if "record" in fields else self._alert
         rule = build(node, fields, path, group_labels, expression, eager=eager)
@@ -206,15 +197,15 @@ class _Loader:
         del eager
         for key in ("for", "keep_firing_for", "annotations"):
             if key in fields:
-                self._report(node.key(key) or node, f"{path}.{key}", f"a recording rule has no '{key}'; remove it")
-        name = self._name(node, fields, path, "record", "recording rule")
+                self.report(node.key(key) or node, f"{path}.{key}", f"a recording rule has no '{key}'; remove it")
+        name = self.name(node, fields, path, "record", "recording rule")
         if set(name) & set("{} \n"):
-            self._report(
+            self.report(
                 fields["record"],
                 f"{path}.record",
                 f"not a metric name: {name!r}; labels go under 'labels', expressions under 'expr'",
             )
-        labels = self._labels(fields.get("labels"), f"{path}.labels", self._as_text)
+        labels = self.labels(fields.get("labels"), f"{path}.labels", self.as_text)
         if expression is None:
             return None
         return RecordingRule(
@@ -235,11 +226,11 @@ class _Loader:
         *,
         eager: bool,
     ) -> Rule | None:
-        name = self._name(node, fields, path, "alert", "alert") if "alert" in fields else ""
-        hold = self._duration(fields.get("for"), f"{path}.for")
-        keep = self._duration(fields.get("keep_firing_for"), f"{path}.keep_firing_for")
-        labels = self._labels(fields.get("labels"), f"{path}.labels", self._as_template)
-        annotations = self._labels(fields.get("annotations"), f"{path}.annotations", self._as_template)
+        name = self.name(node, fields, path, "alert", "alert") if "alert" in fields else ""
+        hold = self.duration(fields.get("for"), f"{path}.for")
+        keep = self.duration(fields.get("keep_firing_for"), f"{path}.keep_firing_for")
+        labels = self.labels(fields.get("labels"), f"{path}.labels", self.as_template)
+        annotations = self.labels(fields.get("annotations"), f"{path}.annotations", self.as_template)
         if expression is None:
             return None
         return AlertRule(
@@ -259,7 +250,7 @@ class _Loader:
         key = (rule.identity, rule.text if isinstance(rule, RecordingRule) else "")
         if key in scope.rules:
             first = scope.rules[key]
-            self._report(
+            self.report(
                 node, path, f"rule {rule.name!r} is given twice with the same labels; the first is at line {first}"
             )
         scope.rules.setdefault(key, node.line)
@@ -267,10 +258,10 @@ class _Loader:
     def _expression(self, node: Mapping, fields: Fields, path: str) -> tuple[promql.Expr, str] | None:
         at = f"{path}.expr"
         if "expr" not in fields:
-            self._report(node, path, "a rule needs 'expr'")
+            self.report(node, path, "a rule needs 'expr'")
             return None
         scalar = fields["expr"]
-        text = self._text(scalar, at)
+        text = self.text(scalar, at)
         if text is None or not isinstance(scalar, Scalar):
             return None
         try:
@@ -278,133 +269,14 @@ class _Loader:
         except promql.ParseError as error:
             before = text.encode("utf-8", "surrogatepass")[: error.start]
             line, column = scalar.position(len(before.decode("utf-8", "ignore")))
-            self._add(line, column, at, f"PromQL: {error.reason}")
+            self.add(line, column, at, f"PromQL: {error.reason}")
             return None
         kind = promql.kind_of(expr)
         if kind not in (promql.Kind.VECTOR, promql.Kind.SCALAR):
-            self._report(scalar, at, f"a rule needs an instant vector or a scalar; this is a {kind.value}")
+            self.report(scalar, at, f"a rule needs an instant vector or a scalar; this is a {kind.value}")
             return None
         return expr, text
-
-    # Values
-
-    def _name(self, node: Mapping, fields: Fields, path: str, key: str, what: str) -> str:
-        if key not in fields:
-            self._report(node, path, f"a {what} needs '{key}'")
-            return ""
-        return self._text(fields[key], f"{path}.{key}") or ""
-
-    def _text(self, node: Node, path: str) -> str | None:
-        if not isinstance(node, Scalar):
-            self._report(node, path, "must be text")
-            return None
-        if node.is_null or not node.text.strip():
-            self._report(node, path, "must not be empty")
-            return None
-        return node.text
-
-    def _duration(self, node: Node | None, path: str) -> float:
-        if node is None or (isinstance(node, Scalar) and node.is_null):
-            return 0.0
-        if not isinstance(node, Scalar):
-            self._report(node, path, "must be a duration, e.g. 30s or 5m")
-            return 0.0
-        try:
-            return parse_duration(node.text)
-        except ValueError as error:
-            self._report(node, path, str(error))
-            return 0.0
-
-    def _count(self, node: Node | None, path: str) -> int:
-        number = node.integer() if isinstance(node, Scalar) else None
-        if node is None or (number is not None and number >= 0):
-            return number or 0
-        self._report(node, path, "must be a whole number, 0 for no limit")
-        return 0
-
-    def _boolean(self, node: Node | None, path: str) -> bool:
-        value = node.boolean() if isinstance(node, Scalar) else None
-        if node is not None and value is None:
-            self._report(node, path, "must be true or false")
-        return bool(value)
-
-    def _labels(self, node: Node | None, path: str, convert: Callable[[Scalar, str], Value | None]) -> dict[str, Value]:
-        if node is None or (isinstance(node, Scalar) and node.is_null):
-            return {}
-        if not isinstance(node, Mapping):
-            self._report(node, path, "must be a mapping of names to text")
-            return {}
-        labels: dict[str, Value] = {}
-        for key, value in self._entries(node, path):
-            at = f"{path}.{key.text}"
-            if not key.text or key.text == METRIC_NAME or not key.text.isprintable():
-                self._report(key, at, f"not a label name: {key.text!r}")
-            elif not isinstance(value, Scalar):
-                self._report(value, at, "must be text")
-            elif (converted := convert(value, at)) is not None:
-                labels[key.text] = converted
-        return labels
-
-    @staticmethod
-    def _as_text(node: Scalar, path: str) -> str | None:
-        del path
-        return "" if node.is_null else node.text
-
-    def _as_template(self, node: Scalar, path: str) -> Template | None:
-        try:
-            return compile_template("" if node.is_null else node.text)
-        except TemplateError as error:
-            line, column = node.position(error.offset)
-            self._add(line, column, path, f"template: {error}")
-            return None
-
-    # Structure
-
-    def _items(self, node: Node, path: str) -> tuple[Node, ...]:
-        if isinstance(node, Sequence):
-            return node.items
-        if not isinstance(node, Scalar) or not node.is_null:
-            self._report(node, path, "must be a list")
-        return ()
-
-    def _fields(self, node: Node, path: str, known: Collection[str], what: str) -> Fields:
-        if not isinstance(node, Mapping):
-            self._report(node, path, f"{what} must be a mapping")
-            return {}
-        fields: Fields = {}
-        for key, value in self._entries(node, path):
-            if key.text in known:
-                fields[key.text] = value
-            elif key.text == "anomaly":
-                self._report(key, _join(path, key.text), _ANOMALY)
-            else:
-                near = difflib.get_close_matches(key.text, known, n=1)
-                mend = f"; did you mean '{near[0]}'?" if near else f"; known are {', '.join(known)}"
-                self._report(key, _join(path, key.text), f"unknown key '{key.text[:64]}' in {what}{mend}")
-        return fields
-
-    def _entries(self, node: Mapping, path: str) -> Iterator[tuple[Scalar, Node]]:
-        """Entries without repeated keys, which are reported."""
-        seen: dict[str, int] = {}
-        for key, value in node.entries:
-            if key.text in seen:
-                self._report(
-                    key, _join(path, key.text), f"'{key.text}' is given twice; the first is at line {seen[key.text]}"
-                )
-                continue
-            seen[key.text] = key.line
-            yield key, value
-
-    def _report(self, node: Node, path: str, message: str) -> None:
-        self._add(node.line, node.column, path, message)
-
-    def _add(self, line: int, column: int, path: str, message: str) -> None:
-        self.problems.append(Problem(file=self._file, line=line, column=column, path=path, message=message))
 
 
 def _plain(node: Node | None) -> str:
     return node.text if isinstance(node, Scalar) else ""
-
-
-def _join(path: str, name: str) -> str:
-    return f"{path}.{name}" if path else name

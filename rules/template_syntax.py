@@ -10,19 +10,9 @@ import re  # noqa: TID251 (fixed patterns, linear in the input)
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-MAX_TEXT: Final = 100_000
+from healer.rules.template_tokens import TemplateError, Token, error_at, scan
+
 MAX_DEPTH: Final = 50
-
-
-class TemplateError(ValueError):
-    """A template that cannot be compiled. `line` and `column` count from 1; `offset` from 0, in characters."""
-
-    def __init__(self, message: str, line: int, column: int, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-        self.column = column
-        self.offset = offset
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,30 +79,6 @@ class Jump:
 Part = str | Print | Branch | Jump
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
-    offset: int
-
-
-_OPEN: Final = re.compile(r"\{\{(?:-(?=\s))?")
-_COMMENT: Final = re.compile(r"\s*/\*.*?\*/(?:\s+(-)|\s*)\}\}", re.DOTALL)
-_TOKEN: Final = re.compile(
-    r"""
-    (?P<close>\s+-\}\}|\}\})
-    |(?P<space>\s+)
-    |(?P<string>"(?:\\.|[^"\\\n])*"|`[^`]*`)
-    |(?P<char>'(?:\\[^\n]+?|[^'\\\n])')
-    |(?P<number>[+-]?(?:0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|(?:[0-9][0-9_]*\.?[0-9_]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))
-    |(?P<declare>:=)|(?P<assign>=)|(?P<pipe>\|)|(?P<comma>,)|(?P<open>\()|(?P<shut>\))
-    |(?P<field>\.[^\W\d]\w*)
-    |(?P<dot>\.)
-    |(?P<variable>\$\w*)
-    |(?P<word>[^\W\d]\w*)
-    """,
-    re.VERBOSE,
-)
 _UNSUPPORTED: Final = frozenset({"define", "template", "block"})
 _BLOCKS: Final = frozenset({"if", "with", "range"})
 _CONSTANTS: Final[dict[str, bool | None]] = {"true": True, "false": False, "nil": None}
@@ -132,63 +98,24 @@ class _Parser:
         self._text = text
         self._functions = functions
         self._scope = list(variables)
-        self._tokens: list[_Token] = []
+        self._tokens: list[Token] = []
         self._next = 0
         self._depth = 0
         self._loops = 0
 
     def template(self) -> tuple[Part, ...]:
-        if len(self._text) > MAX_TEXT:
-            raise self._error(f"template longer than {MAX_TEXT} characters", 0)
-        self._scan()
+        self._tokens = scan(self._text)
         parts, end = self._parts()
         if end is not None:
             raise self._error(f"unexpected {{{{{end.text}}}}}", end.offset)
         return parts
 
-    # Scanning
-
-    def _scan(self) -> None:
-        at, trim = 0, False
-        while True:
-            found = _OPEN.search(self._text, at)
-            literal = self._text[at : found.start() if found else len(self._text)]
-            if trim:
-                literal = literal.lstrip(" \t\r\n")
-            if found and found[0].endswith("-"):
-                literal = literal.rstrip(" \t\r\n")
-            if literal:
-                self._tokens.append(_Token("text", literal, at))
-            if found is None:
-                return
-            comment = _COMMENT.match(self._text, found.end())
-            if comment:
-                at, trim = comment.end(), comment[1] is not None
-            else:
-                at, trim = self._scan_action(found.start(), found.end())
-
-    def _scan_action(self, start: int, at: int) -> tuple[int, bool]:
-        self._tokens.append(_Token("begin", "{{", start))
-        while found := _TOKEN.match(self._text, at):
-            kind = str(found.lastgroup)
-            self._tokens.append(_Token(kind, found[0], at))
-            at = found.end()
-            if kind == "close":
-                return at, "-" in found[0]
-        if at >= len(self._text):
-            raise self._error("action that begins here is not closed; write }}", start)
-        character = self._text[at]
-        if character in "\"'`":
-            raise self._error("string is not closed", at)
-        raise self._error(f"unexpected {character!r} in an action", at)
-
     # Parsing
 
     def _error(self, message: str, offset: int) -> TemplateError:
-        before = self._text[:offset]
-        return TemplateError(message, before.count("\n") + 1, offset - before.rfind("\n"), offset)
+        return error_at(self._text, message, offset)
 
-    def _parts(self) -> tuple[tuple[Part, ...], _Token | None]:
+    def _parts(self) -> tuple[tuple[Part, ...], Token | None]:
         """Everything up to `{{end}}` or `{{else …`, and the word that ended it; its action is left open after `else`."""
         parts: list[Part] = []
         while self._next < len(self._tokens):
@@ -202,7 +129,7 @@ class _Parser:
             parts.append(self._action(word))
         return tuple(parts), None
 
-    def _action(self, word: _Token) -> Part:
+    def _action(self, word: Token) -> Part:
         if word.kind == "word" and word.text in _UNSUPPORTED:
             raise self._error(f"{{{{{word.text}}}}} is not supported", word.offset)
         if word.kind == "word" and word.text in _BLOCKS:
@@ -217,7 +144,7 @@ class _Parser:
         self._close()
         return Print(pipe)
 
-    def _branch(self, word: _Token) -> Branch:
+    def _branch(self, word: Token) -> Branch:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH} levels", word.offset)
@@ -236,7 +163,7 @@ class _Parser:
         self._depth -= 1
         return Branch(word.text, pipe, body, otherwise)
 
-    def _otherwise(self, word: _Token) -> tuple[tuple[Part, ...], _Token | None]:
+    def _otherwise(self, word: Token) -> tuple[tuple[Part, ...], Token | None]:
         following = self._peek()
         if following.kind == "word" and following.text in ("if", "with"):
             if following.text != word.text:
@@ -249,7 +176,7 @@ class _Parser:
         self._close_end(word, end)
         return otherwise, end
 
-    def _close_end(self, word: _Token, end: _Token | None) -> None:
+    def _close_end(self, word: Token, end: Token | None) -> None:
         if end is None:
             raise self._error(f"{{{{{word.text}}}}} has no {{{{end}}}}", word.offset)
         self._close()
@@ -276,7 +203,7 @@ class _Parser:
 
     def _declaration(self, *, is_range: bool) -> tuple[tuple[str, ...], bool]:
         start = self._next
-        names: list[_Token] = []
+        names: list[Token] = []
         while self._peek().kind == "variable":
             names.append(self._take())
             operator = self._peek().kind
@@ -290,7 +217,7 @@ class _Parser:
         self._next = start
         return (), False
 
-    def _check_declared(self, names: Sequence[_Token], *, assigns: bool, is_range: bool) -> None:
+    def _check_declared(self, names: Sequence[Token], *, assigns: bool, is_range: bool) -> None:
         if len(names) > (2 if is_range else 1):
             raise self._error("too many variables in a declaration", names[-1].offset)
         for name in names:
@@ -301,7 +228,7 @@ class _Parser:
         while (token := self._peek()).kind in _VALUES:
             yield self._operand(token)
 
-    def _operand(self, token: _Token) -> Operand:
+    def _operand(self, token: Token) -> Operand:
         self._take()
         match token.kind:
             case "string" | "char" | "number":
@@ -319,14 +246,14 @@ class _Parser:
             case _:
                 return self._word(token)
 
-    def _word(self, token: _Token) -> Operand:
+    def _word(self, token: Token) -> Operand:
         if token.text in _CONSTANTS:
             return Literal(_CONSTANTS[token.text])
         if token.text not in self._functions:
             raise self._error(f"function {token.text!r} is not known", token.offset)
         return Function(token.text)
 
-    def _nested(self, token: _Token) -> Nested:
+    def _nested(self, token: Token) -> Nested:
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH} levels", token.offset)
@@ -344,10 +271,10 @@ class _Parser:
             names.append(self._take().text[1:])
         return tuple(names)
 
-    def _undefined(self, token: _Token) -> TemplateError:
+    def _undefined(self, token: Token) -> TemplateError:
         return self._error(f"undefined variable {token.text!r}", token.offset)
 
-    def _literal(self, token: _Token) -> str | int | float:
+    def _literal(self, token: Token) -> str | int | float:
         text = token.text
         if text[0] == "`":
             return text[1:-1].replace("\r", "")
@@ -364,14 +291,14 @@ class _Parser:
 
     # Tokens
 
-    def _peek(self) -> _Token:
+    def _peek(self) -> Token:
         """The next token that is not white space."""
         at = self._next
         while at < len(self._tokens) and self._tokens[at].kind == "space":
             at += 1
         return self._tokens[at]
 
-    def _take(self) -> _Token:
+    def _take(self) -> Token:
         token = self._tokens[self._next] if self._next < len(self._tokens) else self._tokens[-1]
         if token.kind == "space":
             self._next += 1

@@ -17,10 +17,9 @@ from healer.errors import HealerError
 from healer.rules import go_format, template_syntax
 from healer.rules.template_functions import FUNCTIONS, MAX_OUTPUT, Failure, Query, Sample, is_true, text
 from healer.rules.template_syntax import Branch, Dot, Function, Jump, Literal, Nested, Part, Pipe, Print, Variable
+from healer.rules.template_tokens import TemplateError
 
 __all__ = ["Query", "Template", "TemplateError", "compile_template"]
-
-TemplateError = template_syntax.TemplateError
 
 MAX_STEPS: Final = 20_000
 _OWN: Final = frozenset({"and", "or", "query", "externalURL", "pathPrefix"})
