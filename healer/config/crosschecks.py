@@ -1,82 +1,119 @@
-"""What only shows when sections are seen together: names that nobody has, questions that nobody can answer."""
+"""What only shows when sections are seen together: names that nobody has, questions that nobody can answer.
+
+Over the values as written, not over a validated configuration, so that one mistake does not hide another: what is not
+of the expected shape is left to the sections' own checks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from healer import plugins
 from healer.config import context
 from healer.config.context import Location
-from healer.config.remedies import Remedy
-from healer.config.schema import Config
-from healer.model.plans import Mode
 
 Finding = tuple[Location, str]
 
 
-def findings(config: Config) -> Iterator[Finding]:
+def findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
     """Each mistake, and where it stands."""
-    yield from _twice("clusters", (cluster.name for cluster in config.clusters))
-    yield from _twice("remedies", (remedy.name for remedy in config.remedies))
-    yield from _twice("safety.maintenance", (window.name for window in config.safety.maintenance))
-    names = [remedy.name for remedy in config.remedies]
-    for index, remedy in enumerate(config.remedies):
-        at: Location = ("remedies", index)
-        yield from _approval(config, remedy, (*at, "approval"))
-        yield from _providers(config, remedy, (*at, "steps"))
-        for rung, name in enumerate(remedy.after):
-            if name not in names:
-                yield (*at, "after", rung), context.unknown("remedy", name, names)
-    yield from _circles(config)
+    for section in (("clusters",), ("remedies",), ("safety", "maintenance")):
+        yield from _twice(raw, section)
+    names = [remedy.get("name") for _, remedy in _mappings(raw, "remedies")]
+    known = [name for name in names if isinstance(name, str)]
+    for at, remedy in _mappings(raw, "remedies"):
+        yield from _approval(raw, remedy, (*at, "approval"))
+        yield from _providers(raw, remedy, (*at, "steps"))
+        for rung, name in enumerate(_texts(remedy.get("after"))):
+            if name not in known:
+                yield (*at, "after", rung), context.unknown("remedy", name, known)
+    yield from _circles(raw)
 
 
-def _twice(section: str, names: Iterable[str]) -> Iterator[Finding]:
-    seen: dict[str, int] = {}
-    parts: Location = tuple(section.split("."))
-    for index, name in enumerate(names):
+def _twice(raw: Mapping[str, Any], section: tuple[str, ...]) -> Iterator[Finding]:
+    seen: dict[str, Location] = {}
+    for at, entry in _mappings(raw, *section):
+        name = entry.get("name")
+        if not isinstance(name, str):
+            continue
         if name in seen:
-            yield (*parts, index, "name"), f"{name!r} is also the name of {section}[{seen[name]}]; names are unique"
-        seen.setdefault(name, index)
+            yield (*at, "name"), f"{name!r} is also the name of {context.dotted(seen[name])}; names are unique"
+        seen.setdefault(name, at)
 
 
-def _approval(config: Config, remedy: Remedy, at: Location) -> Iterator[Finding]:
-    approval = remedy.approval
+def _approval(raw: Mapping[str, Any], remedy: Mapping[str, Any], at: Location) -> Iterator[Finding]:
+    approval, approvers = _mapping(remedy.get("approval")), _mapping(raw.get("approvers"))
     members: set[str] = set()
-    for index, group in enumerate(approval.groups):
-        if group in config.approvers:
-            members.update(config.approvers[group])
-        else:
-            yield (*at, "groups", index), context.unknown("group of approvers", group, config.approvers)
-            return
-    open_ended = not approval.groups or members & {"console", "cli"}
-    if remedy.mode is Mode.APPROVE and not open_ended and approval.minimum > len(members):
+    groups = _texts(approval.get("groups"))
+    for index, group in enumerate(groups):
+        members.update(_texts(approvers.get(group)))
+        if group not in approvers:
+            yield (*at, "groups", index), context.unknown("group of approvers", group, approvers)
+    minimum = approval.get("minimum", 1)
+    open_ended = not members or members & {"console", "cli"}
+    if remedy.get("mode") == "approve" and isinstance(minimum, int) and not open_ended and minimum > len(members):
         yield (
             (*at, "minimum"),
-            f"{approval.minimum} people have to agree, but the groups have {len(members)}; nobody could ever",
+            f"{minimum} people have to agree, but its groups have {len(members)}; it could never start",
         )
 
 
-def _providers(config: Config, remedy: Remedy, at: Location) -> Iterator[Finding]:
-    labels = [provider.label for provider in config.providers]
-    for index, step in enumerate(remedy.steps):
-        wanted = getattr(step.settings, "provider", None)
-        if not isinstance(wanted, str):
+def _providers(raw: Mapping[str, Any], remedy: Mapping[str, Any], at: Location) -> Iterator[Finding]:
+    labels = [str(label) for label in _mapping(raw.get("providers"))]
+    for index, (action, params) in enumerate(_steps(remedy.get("steps"))):
+        if not _takes_a_provider(action):
             continue
-        place: Location = (*at, index, step.name, "provider")
-        if wanted and wanted not in labels:
+        wanted, place = params.get("provider", ""), (*at, index, action, "provider")
+        if wanted and isinstance(wanted, str) and wanted not in labels:
             yield place, context.unknown("provider", wanted, labels)
         elif not wanted and len(labels) != 1:
             known = f"say which: {', '.join(labels)}" if labels else "add one under `providers`"
-            yield place, f"{step.name!r} needs a provider and there are {len(labels)}; {known}"
+            yield place, f"{action!r} needs a provider and there are {len(labels)}; {known}"
 
 
-def _circles(config: Config) -> Iterator[Finding]:
-    after = {remedy.name: set(remedy.after) for remedy in config.remedies}
-    for index, remedy in enumerate(config.remedies):
-        reached, todo = set[str](), list(remedy.after)
+def _takes_a_provider(action: str) -> bool:
+    if action not in plugins.names(plugins.ACTIONS):
+        return False
+    return "provider" in plugins.load(plugins.ACTIONS, action).Settings.model_fields
+
+
+def _steps(value: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for step in value if isinstance(value, list) else ():
+        if isinstance(step, dict) and len(step) == 1:
+            ((name, params),) = step.items()
+            yield name, _mapping(params)
+        else:
+            yield step if isinstance(step, str) else "", {}
+
+
+def _circles(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    after = {str(remedy.get("name")): _texts(remedy.get("after")) for _, remedy in _mappings(raw, "remedies")}
+    for at, remedy in _mappings(raw, "remedies"):
+        reached, todo = set[str](), list(_texts(remedy.get("after")))
         while todo:
             name = todo.pop()
             if name not in reached:
                 reached.add(name)
                 todo += after.get(name, ())
-        if remedy.name in reached:
-            yield ("remedies", index, "after"), f"{remedy.name!r} comes after itself; it would never start"
+        if remedy.get("name") in reached:
+            yield (*at, "after"), f"{remedy['name']!r} comes after itself; it would never start"
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _mappings(raw: Mapping[str, Any], *section: str) -> Iterator[tuple[Location, Mapping[str, Any]]]:
+    """The entries of a list that are mappings, and where they stand."""
+    value: object = raw
+    for part in section:
+        value = _mapping(value).get(part)
+    for index, entry in enumerate(value if isinstance(value, list) else ()):
+        if isinstance(entry, dict):
+            yield (*section, index), entry
+
+
+def _texts(value: object) -> list[str]:
+    """The list, if it is one of texts."""
+    return value if isinstance(value, list) and all(isinstance(item, str) for item in value) else []

@@ -12,7 +12,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, Strict, ValidationInfo, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    Strict,
+    ValidationInfo,
+    model_validator,
+)
 
 from healer.config import context
 from healer.model.plans import Share
@@ -96,6 +106,8 @@ def in_folder(path: Path, info: ValidationInfo) -> Path:
 def _secret(value: Any) -> Any:
     if isinstance(value, _NoSecret):
         raise ValueError(value.why)  # noqa: TRY004 (pydantic collects only ValueError)
+    if not isinstance(value, str | SecretStr):
+        raise ValueError("must be text; put it in quotes")  # noqa: TRY004 (and the value is not shown)
     if isinstance(value, str) and not value.strip():
         raise ValueError("is empty; an empty secret protects nothing")
     return value
@@ -112,7 +124,7 @@ def parse_duration(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value
     text = value if isinstance(value, str) else ""
-    if text == "0":
+    if text == "0" or (value == 0 and not isinstance(value, bool)):
         return timedelta(0)
     found = _DURATION.fullmatch(text) if len(text) < 64 else None
     if not text or found is None:
@@ -126,6 +138,12 @@ def parse_duration(value: Any) -> Any:
         return timedelta(**{unit: int(n) for unit, n in zip(_DURATION_UNITS, found.groups(), strict=True) if n})
     except OverflowError as error:
         raise ValueError(f"{text!r} is too long a duration") from error
+
+
+def _positive(value: timedelta) -> timedelta:
+    if not value:
+        raise ValueError("must be more than 0s")
+    return value
 
 
 def parse_share(value: Any) -> Any:
@@ -195,7 +213,7 @@ Secret = Annotated[SecretStr, BeforeValidator(_secret), _named("text, kept secre
 """Put `<name>_file: FilePath | None = None` beside it: then it can be read from a file as well. Never printed."""
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), _named("duration")]
 PositiveDuration = Annotated[
-    timedelta, BeforeValidator(parse_duration), Field(gt=timedelta(0), json_schema_extra={"x-type": "duration"})
+    timedelta, BeforeValidator(parse_duration), AfterValidator(_positive), _named("duration above 0s")
 ]
 ShareOf = Annotated[Share, BeforeValidator(parse_share), _named("number or share")]
 Percent = Annotated[Share, BeforeValidator(parse_percent), _named("share")]

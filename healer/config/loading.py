@@ -25,7 +25,7 @@ class Loaded:
 
     config: Config
     path: Path
-    text: str
+    text: str = dataclasses.field(repr=False)
     source: tree.Tree = dataclasses.field(repr=False)
 
     def problem(self, location: Location, message: str) -> Problem:
@@ -61,9 +61,8 @@ def parse(text: str, path: Path) -> Loaded:
             source.add(location, message)
     for location, message in loading.reports:
         source.add(location, message)
-    if config is not None:
-        for location, message in crosschecks.findings(config):
-            source.add(location, message)
+    for location, message in crosschecks.findings(source.value):
+        source.add(location, message)
     if source.problems or config is None:
         raise ConfigError(in_order(source.problems))
     return Loaded(config=config, path=path, text=text, source=source)

@@ -27,18 +27,36 @@ def parse_matcher(text: str) -> Matcher:
             f"not a matcher: {context.shown(text)}; write e.g. 'alertname=\"NodeDown\"' or 'zone=~\"a|b\"'"
         )
     name, op, value = found.groups()
+    if value.startswith("="):
+        raise ValueError(f"{context.shown(text)}: '==' compares nothing here; write '=' once")
     return _matcher(_unquoted(name), op, _unquoted(value))
 
 
 def _matchers(given: Any, info: ValidationInfo) -> Any:
+    """For a remedy: what also fits an alert without any label is refused."""
+    found, complete = _read(given, info, "name at least one label, or write `match: all` instead of `when`")
+    if complete and all(matcher.matches_value("") for matcher in found):
+        raise ValueError(
+            "also matches an alert without any of these labels; add a label with a value, "
+            "or write `match: all` instead of `when` if every alert is meant"
+        )
+    return found
+
+
+def _selectors(given: Any, info: ValidationInfo) -> Any:
+    """For what holds things back: wide is safe."""
+    return _read(given, info, "name at least one label, or remove the key")[0]
+
+
+def _read(given: Any, info: ValidationInfo, mend: str) -> tuple[tuple[Matcher, ...], bool]:
+    """The matchers, and whether all of them could be read. The others are reported."""
     if not isinstance(given, dict | list):
         raise ValueError(  # noqa: TRY004 (pydantic collects only ValueError)
-            f"must be a mapping of labels or a list of matchers, not {context.shown(given)}; write e.g. {{alertname: NodeDown}}"
+            f"must be a mapping of labels or a list of matchers, not {context.shown(given)}; "
+            "write e.g. {alertname: NodeDown}"
         )
     if not given:
-        raise ValueError(
-            "is empty; empty never means everything: name at least one label, or write `match: all` instead of `when`"
-        )
+        raise ValueError(f"is empty; empty never means everything: {mend}")
     found: list[Matcher] = []
     complete = True
     for place, read in _texts(given):
@@ -47,12 +65,7 @@ def _matchers(given: Any, info: ValidationInfo) -> Any:
         except ValueError as error:
             complete = False
             context.report(info, given, place, str(error))
-    if complete and all(matcher.matches_value("") for matcher in found):
-        raise ValueError(
-            "also matches an alert without any of these labels; add a label with a value, "
-            "or write `match: all` instead of `when` if every alert is meant"
-        )
-    return tuple(found)
+    return tuple(found), complete
 
 
 def _texts(given: dict[Any, Any] | list[Any]) -> Iterator[tuple[Location, Any]]:
@@ -109,5 +122,10 @@ def _unquoted(text: str) -> str:
 Matchers = Annotated[
     tuple[InstanceOf[Matcher], ...],
     BeforeValidator(_matchers),
+    Field(json_schema_extra={"x-type": "labels, or list of matchers"}),
+]
+Selectors = Annotated[
+    tuple[InstanceOf[Matcher], ...],
+    BeforeValidator(_selectors),
     Field(json_schema_extra={"x-type": "labels, or list of matchers"}),
 ]

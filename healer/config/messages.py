@@ -15,13 +15,20 @@ from healer.config.context import Location
 
 def explained(error: ValidationError, model: type[BaseModel]) -> Iterator[tuple[Location, str]]:
     """Each finding as (where, message). `model` is the one that was validated."""
-    for details in error.errors(include_url=False):
+    found = error.errors(include_url=False)
+    for details in found:
         place = tuple(part for part in details["loc"] if not _is_tag(part))
+        if details["type"] == "too_short" and any(_is_inside(other["loc"], details["loc"]) for other in found):
+            continue  # Only short because its entries are wrong.
         if details["type"] == "extra_forbidden":
             known = [field.alias or name for name, field in model.model_fields.items()] if len(place) == 1 else []
             yield place, context.unknown("key", str(place[-1]), known) if known else "unknown key"
         else:
             yield place, _message(details)
+
+
+def _is_inside(place: Location, whole: Location) -> bool:
+    return len(place) > len(whole) and place[: len(whole)] == whole
 
 
 def _is_tag(part: int | str) -> bool:
@@ -55,36 +62,24 @@ def _message(details: ErrorDetails) -> str:
         case "too_short":
             return "is empty; empty never means everything: name at least one, or remove the key"
         case "greater_than":
-            return _wrong(f"more than {_limit(limits['gt'])}", given)
+            return _wrong(f"more than {limits['gt']}", given)
         case "greater_than_equal":
-            return _wrong(f"at least {_limit(limits['ge'])}", given)
+            return _wrong(f"at least {limits['ge']}", given)
         case "less_than_equal":
-            return _wrong(f"at most {_limit(limits['le'])}", given)
+            return _wrong(f"at most {limits['le']}", given)
         case _:
             text = details["msg"].removeprefix("Value error, ").removeprefix("Input ")
             return text[:1].lower() + text[1:]
 
 
 def _wrong(wanted: str, given: Any, mend: str = "") -> str:
-    return f"must be {wanted}, not {_kind(given)}" + (f"; {mend}" if mend else "")
-
-
-def _kind(given: Any) -> str:
-    if isinstance(given, dict):
-        return "a mapping"
-    if isinstance(given, list | tuple):
-        return "a list"
-    if isinstance(given, bool):
-        return "true" if given else "false"
-    return context.shown(given)
+    return f"must be {wanted}, not {context.shown(given)}" + (f"; {mend}" if mend else "")
 
 
 def _choice(expected: str, given: Any) -> str:
     choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
+    if len(choices) == 1:
+        return f"must be {choices[0]!r}, not {context.shown(given)}"
     near = difflib.get_close_matches(str(given), choices, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"must be one of {', '.join(choices)}, not {_kind(given)}{hint}"
-
-
-def _limit(value: object) -> str:
-    return str(value).removeprefix("PT").lower() if isinstance(value, str) else str(value)
+    return f"must be one of {', '.join(choices)}, not {context.shown(given)}{hint}"

@@ -33,7 +33,7 @@ class Plugged:
     """
 
     name: str
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] = dataclasses.field(repr=False)  # can hold secrets as written
     settings: BaseModel
     label: str = ""
 
@@ -41,7 +41,7 @@ class Plugged:
 def _list_of(group: str) -> Callable[[Any, ValidationInfo], Any]:
     def check(value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, list):
-            return value
+            raise ValueError(f"must be a list, not {context.shown(value)}")  # noqa: TRY004 (pydantic collects ValueError)
         if group == plugins.ACTIONS and not value:
             raise ValueError("is empty; name at least one action")
         found = [_entry(group, entry, value, (index,), info) for index, entry in enumerate(value)]
@@ -53,7 +53,7 @@ def _list_of(group: str) -> Callable[[Any, ValidationInfo], Any]:
 def _map_of(group: str) -> Callable[[Any, ValidationInfo], Any]:
     def check(value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, dict):
-            return value
+            raise ValueError(f"must be a mapping (key: value), not {context.shown(value)}")  # noqa: TRY004 (the same)
         found = [_load(group, str(name), params, value, (name,), info) for name, params in value.items()]
         return tuple(filter(None, found))
 
@@ -63,7 +63,7 @@ def _map_of(group: str) -> Callable[[Any, ValidationInfo], Any]:
 def _labelled(group: str) -> Callable[[Any, ValidationInfo], Any]:
     def check(value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, dict):
-            return value
+            raise ValueError(f"must be a mapping (key: value), not {context.shown(value)}")  # noqa: TRY004 (the same)
         found = [_entry(group, entry, value, (label,), info, label=str(label)) for label, entry in value.items()]
         return tuple(filter(None, found))
 

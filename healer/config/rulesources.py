@@ -25,7 +25,7 @@ class RuleSource:
 
 def _sources(value: Any, info: ValidationInfo) -> Any:
     if not isinstance(value, list):
-        return value
+        raise ValueError(f"must be a list, not {context.shown(value)}")  # noqa: TRY004 (pydantic collects ValueError)
     found: list[RuleSource] = []
     for index, text in enumerate(value):
         try:

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from healer.config import context
 from healer.config.fields import Count, Duration, Percent, PositiveDuration, Section, ShareOf
-from healer.config.matching import Matchers
+from healer.config.matching import Selectors
 from healer.config.remedies import Name
 from healer.model.plans import Share
 
@@ -63,7 +63,7 @@ class Maintenance(Section):
         "suppress",
         description="What it does: `suppress` holds back every new disruption and shows what would have been done. Alerts that still fire when it ends are handled then.",
     )
-    when: Matchers = Field(
+    when: Selectors = Field(
         (),
         description="Only for these, by `cluster`, `kind`, `namespace`, `name`, `zone`, `pool` and `remedy`. Default: everything is held back.",
     )

@@ -14,14 +14,14 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from healer.config.context import Location
+from healer.config.context import Location, dotted
 from healer.errors import ConfigError, Problem
 
 MAX_VALUES: Final = 200_000
 """More is not a configuration but an accident, or aliases that multiply."""
 
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)", re.ASCII)
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _WORDS: Final[dict[str, bool | None]] = {
     "": None, "~": None, "null": None, "Null": None, "NULL": None,
     "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
@@ -59,11 +59,6 @@ class Tree:
         self.problems.append(self.problem(location, message))
 
 
-def dotted(location: Location) -> str:
-    """`remedies[0].steps[1]`."""
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).removeprefix(".")
-
-
 def read(text: str, file: str) -> Tree:
     """The values of `text`. ConfigError when it is not one YAML document; other mistakes are in `problems`."""
     tree = Tree(file)
@@ -77,7 +72,7 @@ def read(text: str, file: str) -> Tree:
             [Problem(file=file, line=line, column=column, path="", message=f"not YAML: {said}")]
         ) from error
     except (YAMLError, RecursionError) as error:
-        said = str(error).strip().splitlines()[0]
+        said = "nested too deeply" if isinstance(error, RecursionError) else str(error).strip().splitlines()[0]
         raise ConfigError([Problem(file=file, line=1, column=1, path="", message=f"not YAML: {said}")]) from error
     if not isinstance(root, MappingNode):
         what = "the file is empty" if root is None else "the file must be a mapping (key: value)"
@@ -123,7 +118,7 @@ class _Reader:
             return _WORDS[text]
         if _INTEGER.fullmatch(text) and len(text) < 19:
             return int(text)
-        return float(text) if _FLOAT.fullmatch(text) and not _INTEGER.fullmatch(text) and len(text) < 40 else text
+        return float(text) if _FLOAT.fullmatch(text) and len(text) < 40 else text
 
     def _list(self, node: SequenceNode, at: Location) -> list[Any]:
         found: list[Any] = []
