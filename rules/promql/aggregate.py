@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Callable
 from typing import Final
 
@@ -144,19 +145,27 @@ def aggregate(node: tree.Aggregate, vector: Vector, param: Scalar | String | Non
             steps = np.tile(values, len(found.groups))
             result = _per_cell(found, lambda laid: segments.quantile(laid, steps[laid.ids]))
             return Vector(labels=found.groups, values=result, present=found.any)
+        case Scalar(values=values) if node.op == "limit_ratio":
+            return _sampled(vector, values)
         case Scalar(values=values):
             return _limited(node.op, found, values)
 
 
 def _check_param(node: tree.Aggregate, values: Floats, notes: Notes) -> None:
+    where = node.param or node
     if node.op == "quantile":
         for value in np.unique(values[~((values >= 0) & (values <= 1))]):
-            where = node.param or node
-            notes.warn(f"quantile value should be between 0 and 1, got {format_value(value)}", where.start, where.end)
+            shown = format_value(float(value))
+            notes.warn(f"quantile value should be between 0 and 1, got {shown}", where.start, where.end)
         return
     if np.isnan(values).any():
         raise QueryError(f"{'Ratio' if node.op == 'limit_ratio' else 'Parameter'} value is NaN")
-    if (np.abs(values) >= 2.0**63).any():
+    if node.op == "limit_ratio":
+        for value in np.unique(values[np.abs(values) > 1]):
+            shown, cap = format_value(float(value)), format_value(float(np.sign(value)))
+            problem = f"ratio value should be between -1 and 1, got {shown}, capping to {cap}"
+            notes.warn(problem, where.start, where.end)
+    elif (np.abs(values) >= 2.0**63).any():
         raise QueryError(f"Scalar value {format_value(float(values[np.argmax(np.abs(values))]))} overflows int64")
 
 
@@ -176,6 +185,19 @@ def _limited(op: str, found: _Grouped, limits: Floats) -> Vector:
     ranked = row[chosen]
     labels = tuple(found.labels[i] for i in ranked.tolist())
     return Vector(labels=labels, values=found.values[ranked], present=present[ranked])
+
+
+def _sampled(vector: Vector, ratios: Floats) -> Vector:
+    """limit_ratio: a share of the series, always the same ones; a negative ratio takes those that 1 + ratio leaves."""
+    place = np.array([_place(labels) for labels in vector.labels])[:, None]
+    chosen = np.where(ratios >= 0, place < ratios, place >= 1 + ratios)
+    return Vector(labels=vector.labels, values=vector.values, present=vector.present & chosen)
+
+
+def _place(labels: Labels) -> float:
+    """A number in [0, 1) from the labels; even, and the same in every process."""
+    digest = hashlib.blake2b(repr(labels.pairs).encode("utf-8", "surrogatepass"), digest_size=6).digest()
+    return int.from_bytes(digest) / 2**48
 
 
 def _count_values(found: _Grouped, label: str) -> Vector:

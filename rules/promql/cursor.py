@@ -8,8 +8,10 @@ from healer.rules.promql import tree
 from healer.rules.promql.errors import ParseError
 from healer.rules.promql.lexer import Kind, Token, tokens
 
-DEEPEST_NESTING: Final = 150
-"""Levels of the tree; each costs the walkers a few frames of Python's stack."""
+DEEPEST_NESTING: Final = 100
+"""Levels of parentheses, calls and signs; each costs the parser up to six frames of Python's stack (of 1,000)."""
+TALLEST_TREE: Final = 200
+"""Levels of the tree; each costs the walkers two frames of Python's stack (of 1,000)."""
 
 
 class Cursor:
@@ -55,9 +57,9 @@ class Cursor:
         word = token.text.lower()
         return word if token.kind is Kind.IDENTIFIER and word in tree.POWERS else ""
 
-    def expect(self, operator: str, where: str) -> Token:
+    def expect(self, operator: str, where: str, expected: str = "") -> Token:
         if not self.at(operator):
-            raise self.unexpected(where, f'"{operator}"')
+            raise self.unexpected(where, expected or f'"{operator}"')
         return self.take()
 
     def unexpected(self, where: str, expected: str = "") -> ParseError:
@@ -74,3 +76,13 @@ class Cursor:
             token = self.tokens[self.index]
             reason = f"expression is nested more than {DEEPEST_NESTING} levels deep"
             raise ParseError(self.text, token.start, token.end, reason)
+
+    def limit_height(self, expr: tree.Expr) -> None:
+        """Long chains such as `a or b or c …` nest too, to the left, without nesting in the text."""
+        level: list[tree.Expr] = [expr]
+        for _ in range(TALLEST_TREE):
+            level = [child for node in level for child in tree.children(node)]
+            if not level:
+                return
+        reason = f"expression has a chain or nesting of more than {TALLEST_TREE} levels; put parentheses around parts"
+        raise self.wrong(level[0], reason)

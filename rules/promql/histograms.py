@@ -121,10 +121,16 @@ def histogram_quantiles(site: Site, args: Sequence[Value]) -> Vector:
 
 def _told_apart(part: Vector, label: str, q: Floats) -> Iterator[Vector]:
     """`part` with the quantile as a label: one copy per distinct value that `q` takes over the steps."""
-    texts = np.array([format_value(value) for value in q.tolist()])
+    texts = np.array([_label_value(value) for value in q.tolist()])
     for shown in dict.fromkeys(texts.tolist()):
         labels = tuple(replaced(labels, label, shown) for labels in part.labels)
         yield Vector(labels=labels, values=part.values, present=part.present & (texts == shown))
+
+
+def _label_value(q: float) -> str:
+    """As the label `quantile` is written: 1.0, not 1."""
+    shown = format_value(q)
+    return f"{shown}.0" if shown.lstrip("-").isdigit() else shown
 
 
 def _check_quantile(site: Site, q: Floats, arg: int) -> None:

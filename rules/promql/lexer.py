@@ -63,6 +63,7 @@ _STRING: Final = {
     "`": re.compile(r"`[^`]*`"),
 }
 _OPERATOR: Final = re.compile(r"==|!=|=~|!~|<=|>=|[-+*/%^<>=@,:(){}\[\]]")
+_MATCHING: Final = re.compile(r"=~|!~|!=|=|[,{}]")
 _CLOSED_BY: Final = {"(": "parenthesis", "[": "bracket", "{": "brace"}
 _OPENED_BY: Final = {")": "(", "]": "[", "}": "{"}
 
@@ -93,7 +94,8 @@ def tokens(text: str) -> list[Token]:
         kind, end = _next(text, index, open_at[-1][0] if open_at else "")
         token = text[index:end]
         if kind is Kind.ERROR:
-            add(kind, _complaint(token), index, end)
+            inside = bool(open_at) and open_at[-1][0] == "{"
+            add(kind, _complaint(token, inside_braces=inside), index, end)
             return found
         if kind is Kind.OPERATOR and token in _CLOSED_BY:
             open_at.append((token, index))
@@ -127,14 +129,14 @@ def _next(text: str, index: int, inside: str) -> tuple[Kind, int]:
         return (Kind.STRING, string.end()) if string else (Kind.ERROR, len(text))
     if name := (_LABEL if inside in ("[", "{") else _METRIC).match(text, index):
         return Kind.IDENTIFIER, name.end()
-    if operator := _OPERATOR.match(text, index):
+    if operator := (_MATCHING if inside == "{" else _OPERATOR).match(text, index):
         return Kind.OPERATOR, operator.end()
     return Kind.ERROR, index + 1
 
 
-def _complaint(text: str) -> str:
+def _complaint(text: str, *, inside_braces: bool) -> str:
     if text[0] in _STRING:
         return "unterminated quoted string" if text[0] != "`" else "unterminated raw string"
-    if text[0] in "0123456789.":
+    if text[0] in "0123456789." and not inside_braces:
         return f"bad number or duration syntax: {quote(text)}"
-    return f"unexpected character: {quote(text)}"
+    return f"unexpected character{' inside braces' if inside_braces else ''}: '{text}'"

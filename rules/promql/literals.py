@@ -32,11 +32,12 @@ class Literals(Cursor):
         except ValueError as error:
             raise self.wrong(token, str(error)) from error
 
-    def duration(self, what: str) -> tree.Expr:
+    def duration(self) -> tree.Expr:
         """A range or a step: arithmetic on durations is allowed; a literal must be above zero."""
         expr = as_duration(self.duration_expression(0))
+        self.limit_height(expr)
         if isinstance(expr, tree.NumberLiteral) and expr.value <= 0:
-            raise self.wrong(expr, f"duration must be greater than 0 in {what}")
+            raise self.wrong(expr, "duration must be greater than 0")
         return expr
 
     def duration_expression(self, power: int) -> tree.Expr:

@@ -6,7 +6,6 @@ import dataclasses
 from typing import Final
 
 from healer.rules.promql import tree, types
-from healer.rules.promql.cursor import DEEPEST_NESTING
 from healer.rules.promql.errors import ParseError
 from healer.rules.promql.lexer import Kind
 from healer.rules.promql.selectors import Selectors
@@ -42,24 +41,13 @@ class _Parser(Selectors):
         self.limit_height(expr)
         return expr
 
-    def limit_height(self, expr: tree.Expr) -> None:
-        """Long chains such as `a or b or c …` nest too, to the left, without nesting in the text."""
-        level: list[tree.Expr] = [expr]
-        for _ in range(DEEPEST_NESTING):
-            level = [child for node in level for child in tree.children(node)]
-            if not level:
-                return
-        reason = (
-            f"expression has a chain or nesting of more than {DEEPEST_NESTING} levels; put parentheses around parts"
-        )
-        raise self.wrong(level[0], reason)
-
     def expression(self, power: int) -> tree.Expr:
         """An expression whose binary operators all bind tighter than `power`."""
         self.deeper()
         left = self.operand()
         while (op := self.binary_operator()) and tree.POWERS[op] > power:
             self.take()
+            self.refuse_trimming(op)
             returns_bool = self.bool_modifier(op)
             matching = self.matching(op)
             right = self.expression(tree.POWERS[op] - 1 if op == "^" else tree.POWERS[op])
@@ -74,6 +62,10 @@ class _Parser(Selectors):
             )
         self.depth -= 1
         return left
+
+    def refuse_trimming(self, op: str) -> None:
+        if op in ("<", ">") and self.at("/"):
+            raise self.wrong(self.token, f'operator "{op}/" trims native histograms: native histograms are not stored')
 
     def bool_modifier(self, op: str) -> bool:
         if not self.at_word("bool"):

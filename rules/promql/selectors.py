@@ -11,6 +11,7 @@ from healer.rules.promql import printer, tree
 from healer.rules.promql.errors import ParseError
 from healer.rules.promql.lexer import Kind
 from healer.rules.promql.literals import Literals, as_duration
+from healer.rules.promql.numbers import format_value
 from healer.rules.promql.strings import is_utf8
 
 _MISPLACED: Final = "must be preceded by an instant vector selector or range vector selector or a subquery"
@@ -26,7 +27,7 @@ class Selectors(Literals):
                 if not self.at(","):
                     break
                 self.take()
-            self.expect("}", "label matching")
+            self.expect("}", "label matching", '"," or "}"')
         node = tree.VectorSelector(
             name=name, matchers=tuple(sorted(matchers, key=printer.print_matcher)), start=start, end=self.last_end
         )
@@ -79,10 +80,10 @@ class Selectors(Literals):
 
     def bracket(self, expr: tree.Expr) -> tree.Expr:
         opening = self.take()
-        length = self.duration("range")
+        length = self.duration()
         if self.at(":"):
             self.take()
-            step = None if self.at("]") else self.duration("subquery step")
+            step = None if self.at("]") else self.duration()
             end = self.expect("]", "subquery selector").end
             return tree.Subquery(expr=expr, range=length, step=step, start=expr.start, end=end)
         end = self.expect("]", "matrix selector").end
@@ -103,6 +104,7 @@ class Selectors(Literals):
         if holder.offset is not None:
             raise self.wrong(token, "offset may not be set multiple times")
         length = as_duration(self.signed(self.single_duration))
+        self.limit_height(length)
         if isinstance(length, tree.NumberLiteral) and length.value == 0:
             return dataclasses.replace(expr, end=self.last_end)
         return self.modify(expr, dataclasses.replace(holder, offset=length))
@@ -137,7 +139,7 @@ class Selectors(Literals):
         else:
             raise self.unexpected("@", "timestamp")
         if not math.isfinite(value) or value >= 2**63 / 1000:
-            raise self.wrong(token, f"timestamp out of bounds for @ modifier: {value}")
+            raise self.wrong(token, f"timestamp out of bounds for @ modifier: {format_value(value)}")
         return round(-value * 1000 if sign == "-" else value * 1000)
 
     def label_names(self) -> tuple[str, ...]:

@@ -55,11 +55,10 @@ def _binary(node: tree.Binary, left: Kind, right: Kind, text: str) -> Kind:
     if both_scalar and node.op in tree.COMPARISONS and not node.returns_bool:
         raise _wrong(node, text, "comparisons between scalars must use BOOL modifier")
     if Kind.SCALAR in (left, right):
+        if node.matching.labels:
+            raise _wrong(node, text, "vector matching only allowed between instant vectors")
         if node.op in tree.SET_OPERATORS:
             raise _wrong(node, text, f'set operator "{node.op}" not allowed in binary scalar expression')
-        matching = node.matching
-        if matching.labels or matching.on or matching.cardinality is not tree.Cardinality.ONE_TO_ONE:
-            raise _wrong(node, text, "vector matching only allowed between instant vectors")
     return Kind.SCALAR if both_scalar else Kind.VECTOR
 
 
