@@ -26,6 +26,7 @@ class Book:
     approvers: Mapping[str, frozenset[str]] = dataclasses.field(default_factory=dict)
     """Group → people, as `via:name` or `name`."""
     protected_namespaces: frozenset[str] = frozenset()
+    self_cluster: str = ""
     self_node: str = ""
     self_namespace: str = ""
     max_event_age: timedelta = timedelta(hours=1)

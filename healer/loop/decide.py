@@ -331,6 +331,7 @@ def fleet_of(now: Situation, incident: Incident | None = None) -> Fleet:
             for operation in now.memory.operations.values()
             if incident is None or operation.incident != incident.id or operation.settled
         ),
+        self_cluster=now.book.self_cluster,
         self_node=now.book.self_node,
         self_namespace=now.book.self_namespace,
         protected_namespaces=now.book.protected_namespaces,

@@ -67,6 +67,7 @@ class Engine:
         self._wake = asyncio.Event()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
+        self._stopping = False
 
     # From outside ----------------------------------------------------------------------------------------------------
 
@@ -94,6 +95,10 @@ class Engine:
     def busy(self) -> int:
         """Operations under way."""
         return len(self._running)
+
+    def stop(self) -> None:
+        """Start no operation any more; those under way stop before their next irreversible call and go on after a restart."""
+        self._stopping = True
 
     async def drained(self) -> None:
         """Wait until no operation is under way."""
@@ -190,7 +195,7 @@ class Engine:
 
     async def _decide(self) -> None:
         """Decide in batches; a batch ends where an operation starts, so that the next one is judged knowing of it."""
-        while self._incidents:
+        while self._incidents and not self._stopping:
             moment = self.recorder.moment()
             now = Situation(
                 memory=self.memory,

@@ -1,0 +1,166 @@
+"""Builds the service from a prepared configuration: opens what must be opened, joins what belongs together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
+
+from healer import plugins
+from healer.app.prepare import Prepared
+from healer.app.service import Service
+from healer.clock import Clock, SystemClock
+from healer.collectors.alertmanager import parse_webhook
+from healer.collectors.kubernetes import KubernetesCollector
+from healer.collectors.kubernetes import Settings as KubernetesSettings
+from healer.config import secrets
+from healer.config.clusters import Cluster as ClusterConfig
+from healer.journal.opening import open_journal
+from healer.kube.caches import ClusterCaches
+from healer.kube.client import KubeClient
+from healer.kube.http import HttpTransport
+from healer.kube.kubeconfig import in_cluster, load_kubeconfig
+from healer.kube.transport import Transport
+from healer.loop.book import Cluster
+from healer.loop.engine import Engine
+from healer.loop.evaluate import Evaluator
+from healer.loop.ingest import Ingest
+from healer.loop.memory import Memory
+from healer.loop.people import People
+from healer.loop.recorder import Recorder
+from healer.ports import AlertReport, Collector, Journal, Notifier, Provider, Store
+from healer.rules.alerting import Surroundings
+from healer.store.embedded import open_store
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Adapters:
+    """What can be put in place of the usual: for the demo, for tests, for embedding. None means: as configured.
+
+    `transport`: how a cluster is reached. `providers` and `notifiers` come on top of the configured ones. `routes`:
+    further aiohttp routes; `facts`: further facts for the console.
+    """
+
+    clock: Clock = dataclasses.field(default_factory=SystemClock)
+    transport: Callable[[ClusterConfig], Transport] | None = None
+    store: Callable[[], contextlib.AbstractAsyncContextManager[Store]] | None = None
+    journal: Callable[[], contextlib.AbstractAsyncContextManager[Journal]] | None = None
+    providers: Mapping[str, Provider] = dataclasses.field(default_factory=dict)
+    notifiers: Sequence[Notifier] = ()
+    routes: Sequence[Any] = ()
+    facts: Callable[[], Mapping[str, Any]] = dict
+    serve: bool = True
+
+
+@contextlib.asynccontextmanager
+async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Service]:
+    """The service, ready to run; everything that it opened is closed in the end, in reverse."""
+    async with contextlib.AsyncExitStack() as stack:
+        config, clock = prepared.config, adapters.clock
+        journal = await stack.enter_async_context(
+            adapters.journal() if adapters.journal else open_journal(config.journal.path, clock=clock)
+        )
+        store = await stack.enter_async_context(
+            adapters.store()
+            if adapters.store
+            else open_store(config.store.embedded.path, clock=clock, keep=config.store.embedded.keep)
+        )
+        recorder = Recorder(journal, Memory(), clock)
+        await recorder.load()
+        caches = {cluster.name: _caches(cluster, adapters, stack) for cluster in config.clusters}
+        clusters = {name: _cluster(found, client) for name, (client, found) in caches.items()}
+        default = config.clusters[0].name if config.clusters else ""
+        providers = _providers(prepared, adapters, stack)
+        service = Service(prepared=prepared, clock=clock, recorder=recorder, providers=providers)
+        evaluator = Evaluator(
+            store,
+            clock,
+            report=lambda report: service.take(report),
+            around=Surroundings(cluster=default, external_url=config.web.external_url or ""),
+            state_path=None if adapters.store else config.store.embedded.path / "rules-state.json",
+        )
+        engine = Engine(
+            recorder,
+            clusters=clusters,
+            book=lambda: service.book,
+            query=evaluator.holds,
+            storm_alerts=config.safety.storm.alerts,
+            storm_over_seconds=config.safety.storm.over.total_seconds(),
+        )
+        service.engine = engine
+        service.evaluator = evaluator
+        service.sink = Ingest(store, arrived=evaluator.arrived, take=engine.intake.take)
+        service.caches = {name: found for name, (_, found) in caches.items()}
+        service.collectors = _collectors(prepared, clock, service.caches)
+        service.hooks = {"alertmanager": functools.partial(_webhook, default, clock)}
+        if adapters.serve:
+            service.api_token = secrets.token(config.web.token_file).get_secret_value()
+            hooks_file = config.web.hooks_token_file or config.web.token_file
+            service.hook_token = secrets.token(hooks_file).get_secret_value()
+        service.people = People(engine, external_url=config.web.external_url or "")
+        service.notifiers = [*adapters.notifiers, *_notifiers(prepared, clock)]
+        for notifier in service.notifiers:
+            stack.push_async_callback(notifier.close)
+        service.routes = adapters.routes
+        service.facts = adapters.facts
+        service.serve = adapters.serve
+        yield service
+
+
+def _webhook(default_cluster: str, clock: Clock, body: bytes) -> AlertReport:
+    return parse_webhook(body, default_cluster=default_cluster, now=clock.now())
+
+
+def _caches(
+    cluster: ClusterConfig, adapters: Adapters, stack: contextlib.AsyncExitStack
+) -> tuple[KubeClient, ClusterCaches]:
+    transport = adapters.transport(cluster) if adapters.transport else http_transport(cluster, adapters.clock)
+    client = KubeClient(transport, cluster=cluster.name, clock=adapters.clock)
+    stack.push_async_callback(client.close)
+    return client, ClusterCaches(client, adapters.clock)
+
+
+def http_transport(cluster: ClusterConfig, clock: Clock) -> Transport:
+    """By kubeconfig, or from inside the cluster."""
+    if cluster.kubeconfig is None:
+        return HttpTransport(in_cluster(), clock=clock)
+    return HttpTransport(load_kubeconfig(cluster.kubeconfig, context=cluster.context or ""), clock=clock)
+
+
+def _cluster(caches: ClusterCaches, client: KubeClient) -> Cluster:
+    async def changed(within_seconds: float) -> None:
+        await caches.changed(within_seconds)
+
+    return Cluster(name=client.cluster, kube=client, state=caches.state, changed=changed)
+
+
+def _providers(prepared: Prepared, adapters: Adapters, stack: contextlib.AsyncExitStack) -> dict[str, Provider]:
+    found: dict[str, Provider] = dict(adapters.providers)
+    for plugged in prepared.config.providers:
+        provider = plugins.load(plugins.PROVIDERS, plugged.name)(plugged.settings)
+        found[plugged.label or plugged.name] = provider
+        if close := getattr(provider, "close", None):
+            stack.push_async_callback(close)
+    return found
+
+
+def _collectors(prepared: Prepared, clock: Clock, caches: Mapping[str, ClusterCaches]) -> list[Collector]:
+    named = {plugged.name: plugged for plugged in prepared.config.collect}
+    kubernetes = named.get("kubernetes")
+    settings: Any = kubernetes.settings if kubernetes else KubernetesSettings()
+    found: list[Collector] = [KubernetesCollector(settings, caches=cache, clock=clock) for cache in caches.values()]
+    found += [
+        plugins.load(plugins.COLLECTORS, plugged.name)(plugged.settings, clock=clock)
+        for plugged in prepared.config.collect
+        if plugged.name != "kubernetes"
+    ]
+    return found
+
+
+def _notifiers(prepared: Prepared, clock: Clock) -> list[Notifier]:
+    return [
+        plugins.load(plugins.NOTIFIERS, plugged.name)(plugged.settings, clock=clock)
+        for plugged in prepared.config.notify
+    ]

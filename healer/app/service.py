@@ -1,0 +1,243 @@
+"""The running service: its workers, its server, its reloads, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Final
+
+from healer import __version__, telemetry
+from healer.app.prepare import Prepared, prepare
+from healer.clock import Clock
+from healer.errors import ConfigError, JournalError
+from healer.kube.caches import ClusterCaches
+from healer.loop.book import Book
+from healer.loop.engine import Engine
+from healer.loop.evaluate import Evaluator
+from healer.loop.ingest import Ingest
+from healer.loop.people import People
+from healer.loop.recorder import Recorder
+from healer.loop.records import Episode
+from healer.loop.supervise import supervise
+from healer.loop.telling import Telling
+from healer.loop.why import explain
+from healer.model import events as ev
+from healer.model.alerts import Alert, AlertStatus
+from healer.ports import AlertReport, Collector, Notifier, Provider
+from healer.web.api import whole
+from healer.web.keys import Site
+from healer.web.server import application, listening
+
+log = logging.getLogger(__name__)
+
+GRACE_SECONDS: Final = 20.0
+SWEEP_SECONDS: Final = 5.0
+Worker = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Service:
+    """Made by `assembled`, which sets the parts."""
+
+    engine: Engine
+    evaluator: Evaluator
+    sink: Ingest
+    people: People
+    caches: Mapping[str, ClusterCaches]
+    collectors: Sequence[Collector]
+    notifiers: Sequence[Notifier]
+    hooks: Mapping[str, Callable[[bytes], AlertReport]]
+    routes: Sequence[Any] = ()
+    facts: Callable[[], Mapping[str, Any]] = staticmethod(dict)
+    api_token: str = ""
+    hook_token: str | None = None
+    serve: bool = True
+
+    def __init__(
+        self, *, prepared: Prepared, clock: Clock, recorder: Recorder, providers: Mapping[str, Provider]
+    ) -> None:
+        self.clock = clock
+        self.recorder = recorder
+        self.book: Book = prepared.book(providers)
+        self.address = ""
+        self.listening = asyncio.Event()
+        self._prepared = prepared
+        self._providers = providers
+
+    async def take(self, report: AlertReport) -> None:
+        """Alerts of our own rules."""
+        await self.engine.intake.take(report)
+
+    # Running ---------------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Work until `stop` is set, then finish what can be finished in a short while."""
+        async with contextlib.AsyncExitStack() as stack:
+            if self.serve:
+                listen = self._prepared.config.web.listen
+                self.address = await stack.enter_async_context(listening(self._application(), listen.host, listen.port))
+                log.info("listening on %s", self.address)
+            self.listening.set()
+            await self.evaluator.load(self._prepared.groups)
+            telemetry.CONFIG_OK.set(1)
+            telemetry.CONFIG_TIME.set(self.clock.now().timestamp())
+            await supervise(self._workers(), stop=stop, drain=self._drain, grace_seconds=GRACE_SECONDS + 5)
+
+    def _workers(self) -> dict[str, Worker]:
+        workers: dict[str, Worker] = {
+            "journal": self.recorder.work,
+            "note of the start": self._note_start,
+            "decisions": self.engine.work,
+            "rules": self.evaluator.work,
+            "eager rules": self.evaluator.work_eagerly,
+            "sweep": self._sweep,
+        }
+        for name, caches in self.caches.items():
+            workers[f"cluster {name}"] = caches.run
+            workers[f"sync {name}"] = self._poke_when_synced(caches)
+        for index, collector in enumerate(self.collectors):
+            workers[f"collector {index} {collector.name}"] = self._collect(collector)
+        for notifier in self.notifiers:
+            telling = Telling(self.recorder, notifier, external_url=self._external_url())
+            workers[f"telling {notifier.name}"] = telling.work
+            workers[f"answers {notifier.name}"] = self._answers(notifier)
+        return workers
+
+    def _collect(self, collector: Collector) -> Worker:
+        async def work() -> None:
+            await collector.run(self.sink)
+
+        return work
+
+    def _answers(self, notifier: Notifier) -> Worker:
+        async def work() -> None:
+            await notifier.run(self.people)
+
+        return work
+
+    def _poke_when_synced(self, caches: ClusterCaches) -> Worker:
+        async def work() -> None:
+            await caches.synced()
+            self.engine.poke_all()
+            await asyncio.Event().wait()
+
+        return work
+
+    async def _note_start(self) -> None:
+        started = ev.ServiceStarted(
+            at=self.clock.now(), version=__version__, config_digest=self.book.digest, host=socket.gethostname()
+        )
+        while True:
+            try:
+                await self.recorder.record(started)
+                break
+            except JournalError as error:
+                log.warning("noting the start: %s", error)
+                await asyncio.sleep(SWEEP_SECONDS)
+        await asyncio.Event().wait()
+
+    async def _drain(self) -> None:
+        """Start nothing more; let what is under way come to its next safe point."""
+        self.engine.stop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await self.engine.drained()
+        with contextlib.suppress(JournalError, TimeoutError):
+            async with asyncio.timeout(2):
+                await self.recorder.record(ev.ServiceStopped(at=self.clock.now()))
+
+    async def _sweep(self) -> None:
+        """End alerts of ours that no rule stands for any more; keep the gauges true."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            memory = self.recorder.memory
+            mine = [(episode.id, _as_alert(episode)) for episode in memory.firing.values() if episode.source == "rules"]
+            over = self.evaluator.leftovers(mine)
+            if over:
+                with contextlib.suppress(JournalError):
+                    await self.engine.intake.take(AlertReport(source="rules", alerts=over))
+            telemetry.PAUSED.set(1 if memory.paused else 0)
+            counts: dict[str, int] = {}
+            for incident in memory.open_incidents():
+                counts[incident.state] = counts.get(incident.state, 0) + 1
+            telemetry.INCIDENTS_OPEN.clear()
+            for state, count in counts.items():
+                telemetry.INCIDENTS_OPEN.labels(state).set(count)
+
+    # Reloading -------------------------------------------------------------------------------------------------------
+
+    async def reload(self) -> Sequence[str]:
+        """Take the configuration as it is now in its file, whole, or keep the one that runs and give the problems."""
+        try:
+            prepared = prepare(self._prepared.loaded.path)
+        except ConfigError as error:
+            problems = tuple(map(str, error.problems))
+            telemetry.CONFIG_OK.set(0)
+            log.warning("the configuration was not taken, the old one goes on:\n%s", "\n".join(problems))
+            await self._note_reload("", problems)
+            return problems
+        self._prepared = prepared
+        self.book = prepared.book(self._providers)
+        await self.evaluator.load(prepared.groups)
+        telemetry.CONFIG_OK.set(1)
+        telemetry.CONFIG_TIME.set(self.clock.now().timestamp())
+        await self._note_reload(prepared.digest, ())
+        self.engine.poke_all()
+        return ()
+
+    async def _note_reload(self, digest: str, problems: tuple[str, ...]) -> None:
+        with contextlib.suppress(JournalError):
+            await self.recorder.record(ev.ConfigReloaded(at=self.clock.now(), config_digest=digest, problems=problems))
+
+    # Serving ---------------------------------------------------------------------------------------------------------
+
+    def _external_url(self) -> str:
+        return self._prepared.config.web.external_url or self.address
+
+    def ready(self) -> list[str]:
+        """What is missing before alerts can be taken and judged, a sentence each."""
+        missing = [] if self.recorder.writable else ["the journal cannot be written"]
+        missing += [f"cluster {name} has not been read yet" for name, c in self.caches.items() if not c.is_synced]
+        return missing
+
+    def _application(self) -> Any:
+        routes = [*self.routes, *(route for notifier in self.notifiers for route in notifier.routes(self.people))]
+        site = Site(
+            operator=self.people,
+            sink=self.sink,
+            hooks=self.hooks,
+            ready=self.ready,
+            api_token=self.api_token,
+            hook_token=self.hook_token,
+            body_limit_bytes=self._prepared.config.web.max_body,
+            version=__version__,
+            extra=self._facts,
+            why=self._why,
+        )
+        return application(site, extra_routes=routes)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"now": self.clock.now(), "config": self.book.digest[:12], **self.facts()}
+
+    def _why(self, subject: str) -> list[dict[str, Any]]:
+        return [
+            {
+                "about": found.about,
+                "now": found.now,
+                "incident": whole(found.incident) if found.incident else None,
+            }
+            for found in explain(self.recorder.memory, subject, external_url=self._external_url())
+        ]
+
+
+def _as_alert(episode: Episode) -> Alert:
+    return Alert(
+        cluster=episode.cluster,
+        status=AlertStatus.FIRING,
+        labels=episode.labels,
+        annotations=episode.annotations,
+        starts_at=episode.starts_at,
+        source=episode.source,
+    )
