@@ -158,12 +158,12 @@ class Exporters:
 
     def _app(self, key: Key, load: Load) -> Iterator[Row]:
         about = {"namespace": key[0], "deployment": key[1]}
-        yield "http_requests_total", {**about, "code": "200"}, load.good
-        yield "http_requests_total", {**about, "code": "503"}, load.bad
+        yield "http_requests_total", {**about, "code": "200"}, math.floor(load.good)
+        yield "http_requests_total", {**about, "code": "503"}, math.floor(load.bad)
         for bound, count in zip((*map(exposition.number, BUCKETS), "+Inf"), load.buckets, strict=True):
-            yield "http_request_duration_seconds_bucket", {**about, "le": bound}, count
+            yield "http_request_duration_seconds_bucket", {**about, "le": bound}, math.floor(count)
         yield "http_request_duration_seconds_sum", about, load.seconds
-        yield "http_request_duration_seconds_count", about, load.buckets[-1]
+        yield "http_request_duration_seconds_count", about, math.floor(load.buckets[-1])
         for pod in self.world.loads.pods(key):
             where = {"namespace": key[0], "pod": pod["metadata"]["name"], "node": objects.node_of(pod)}
             labels = {**where, "container": pod["spec"]["containers"][0]["name"]}

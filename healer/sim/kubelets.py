@@ -357,10 +357,10 @@ class Kubelet:
         pod = self.core.pod(box.key, box.uid)
         if pod is None:
             del self.sandboxes[box.uid]
-        elif pod["metadata"].get("finalizers"):
-            box.started_at = None
-            self._write(box, lambda copy: podstatus.stopped(copy, self.core.now))
         else:
+            if pod["metadata"].get("finalizers"):
+                box.started_at = None
+                self._write(box, lambda copy: podstatus.stopped(copy, self.core.now))
             self.core.storage.remove("pods", *box.key)
 
     # Inside

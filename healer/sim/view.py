@@ -98,6 +98,11 @@ class View:
             return None
         return self.top_owner(held) or held
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether something was written since it last caught up."""
+        return self._seen != self.storage.version
+
     def catch_up(self) -> None:
         """Take in every change since the last time."""
         version, seen = self.storage.version, self._seen
