@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from healer import plugins
-from healer.config import context
+from healer.config import context, plugged
 from healer.config.context import Location
+from healer.errors import PluginError
 
 Finding = tuple[Location, str]
 
@@ -75,7 +76,10 @@ def _providers(raw: Mapping[str, Any], remedy: Mapping[str, Any], at: Location) 
 def _takes_a_provider(action: str) -> bool:
     if action not in plugins.names(plugins.ACTIONS):
         return False
-    return "provider" in plugins.load(plugins.ACTIONS, action).Settings.model_fields
+    try:
+        return "provider" in plugged.settings_model(plugins.ACTIONS, action).model_fields
+    except PluginError:
+        return False  # Reported where the step is read.
 
 
 def _steps(value: object) -> Iterator[tuple[str, Mapping[str, Any]]]:

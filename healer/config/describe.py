@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from healer import plugins
+from healer.config import plugged
 from healer.config.fields import Section
 from healer.config.schema import Config
 
@@ -47,8 +47,7 @@ def reference() -> str:
 
 def plugin_reference(group: str, name: str) -> str:
     """The settings of one plugin, as a table."""
-    model: type[BaseModel] = plugins.load(group, name).Settings
-    return "\n".join(_section(model, name, level=3)).rstrip() + "\n"
+    return "\n".join(_section(plugged.settings_model(group, name), name, level=3)).rstrip() + "\n"
 
 
 def _sections(model: type[BaseModel], path: str) -> Iterator[str]:

@@ -38,6 +38,14 @@ class Plugged:
     label: str = ""
 
 
+def settings_model(group: str, name: str) -> type[BaseModel]:
+    """What a plugin takes. PluginError when it cannot be loaded or does not say."""
+    model = getattr(plugins.load(group, name), "Settings", None)
+    if not isinstance(model, type) or not issubclass(model, BaseModel):
+        raise PluginError(group, name, "it has no model `Settings`; its author has to add one, empty if need be")
+    return model
+
+
 def _list_of(group: str) -> Callable[[Any, ValidationInfo], Any]:
     def check(value: Any, info: ValidationInfo) -> Any:
         if not isinstance(value, list):
@@ -106,7 +114,7 @@ def _load(
             context.report(info, container, at, f"must be a mapping (key: value), not {context.shown(params)}")
         return None
     try:
-        model: type[BaseModel] = plugins.load(group, name).Settings
+        model = settings_model(group, name)
     except PluginError as error:
         context.report(info, container, at, str(error))
         return None

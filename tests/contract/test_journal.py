@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from healer import ports
 from healer.clock import SystemClock
 from healer.errors import JournalError
 from healer.journal import SqlJournal, open_journal
@@ -19,6 +20,11 @@ class TestSqlJournal(JournalContract):
     async def journal(self, tmp_path: Path) -> AsyncIterator[SqlJournal]:
         async with open_journal(tmp_path / "journal.db", clock=SystemClock()) as journal:
             yield journal
+
+
+def fits_the_port(sql: SqlJournal, memory: MemoryJournal) -> tuple[ports.Journal, ports.Journal]:
+    """Checked by mypy."""
+    return sql, memory
 
 
 class TestMemoryJournal(JournalContract):

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel, ConfigDict
 
+from healer import plugins
 from healer.config import convert, tree
 from healer.config.fields import Address
 from healer.config.loading import Loaded, digest, load, load_config, parse
 from healer.config.schema import Config
-from healer.errors import ConfigError, Problem
+from healer.errors import ConfigError, PluginError, Problem
 from healer.model.matchers import Matcher, MatchOp
 from healer.model.plans import ApprovalSpec, Limits, Mode, Otherwise, Remedy, Share, StepSpec, VerifySpec
 
@@ -284,6 +286,32 @@ def test_others_can_point_to_places_too(folder: Path) -> None:
 def test_a_digest_changes_with_every_text_and_its_borders() -> None:
     assert digest("a", "b") == digest("a", "b")
     assert len({digest("a", "b"), digest("ab"), digest("ab", ""), digest("b", "a"), digest("a")}) == 5
+
+
+def test_a_plugin_that_is_broken_is_a_problem_where_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(group: str, name: str) -> type:
+        if name == "drain":
+            raise PluginError(group, name, "acme-drain is broken: ImportError: no module named 'acme'")
+        return type("NoSettings", (), {})
+
+    monkeypatch.setattr(plugins, "load", load)
+    assert problems("remedies: [{name: a, when: {alertname: A}, steps: [cordon, {drain: {}}]}]") == [
+        "c.yaml:1:52: remedies[0].steps[0]: loading 'cordon' of healer.actions: "
+        "it has no model `Settings`; its author has to add one, empty if need be",
+        "c.yaml:1:61: remedies[0].steps[1].drain: loading 'drain' of healer.actions: "
+        "acme-drain is broken: ImportError: no module named 'acme'",
+    ]
+
+
+def test_a_plugin_with_a_model_of_its_own_kind_is_checked_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Plain(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        speed: int = 1
+
+    monkeypatch.setattr(plugins, "load", lambda *_: type("Plugin", (), {"Settings": Plain}))
+    assert problems("notify: {terminal: {sped: 1}}") == [
+        "c.yaml:1:21: notify.terminal.sped: unknown key 'sped'; did you mean 'speed'?"
+    ]
 
 
 def test_loading_needs_no_scheduler_where_there_is_no_window() -> None:
