@@ -108,6 +108,8 @@ class Injected:
     """How the provider will misbehave."""
 
     errors: deque[CloudError] = dataclasses.field(default_factory=deque)
+    broken: dict[str, CloudError] = dataclasses.field(default_factory=dict)
+    """Machine id → how every call about it fails."""
     lost_answers: int = 0
     quota: int | None = None
     """The most machines that may run or boot at once; None is no limit."""
@@ -204,6 +206,10 @@ class Cloud:
     def fail_next(self, count: int = 1, *, code: str = "Unavailable", message: str = "try again later") -> None:
         """The next `count` calls of any kind fail and do nothing."""
         self.injected.errors.extend(CloudError(code, message) for _ in range(count))
+
+    def fail_always(self, machine_id: str, *, code: str = "Unavailable", message: str = "try again later") -> None:
+        """Every call about this machine fails from now on."""
+        self.injected.broken[machine_id] = CloudError(code, message)
 
     def lose_answers(self, count: int = 1) -> None:
         """The next `count` changing calls happen, but their caller gets a time-out."""
@@ -307,8 +313,10 @@ class Cloud:
         return machine
 
     def _admit(self, verb: Verb, machine_id: str, token: str) -> None:
-        if self.injected.errors:
+        error = self.injected.broken.get(machine_id)
+        if error is None and self.injected.errors:
             error = self.injected.errors.popleft()
+        if error is not None:
             self._record(verb, machine_id, token, error.code)
             raise error
 

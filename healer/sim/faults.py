@@ -60,17 +60,28 @@ class Faults:
         self.leaks: list[Leak] = []
 
     def plan(self, fault: Fault, at: datetime) -> None:
-        """Let it strike at `at`. ValueError for a name nobody knows."""
+        """Let it strike at `at`. ValueError for a name, node or zone that nobody knows."""
         kind = KINDS.get(fault.name)
         if kind is None:
             raise ValueError(f"no fault is named {fault.name!r}; known are {', '.join(sorted(KINDS))}")
         if at <= self.core.now:
             self._begin(fault, kind)
-        else:
-            self.core.agenda.add(at, lambda: self._begin(fault, kind))
+            return
+        if kind.target == "node":
+            self.nodes(fault)
+        elif kind.target == "zone":
+            self.zone(fault)
+        self.core.agenda.add(at, lambda: self._begin_later(fault, kind))
 
     def run(self) -> None:
         self.leaks = [leak for leak in self.leaks if leak.goes_on()]
+
+    def _begin_later(self, fault: Fault, kind: Kind) -> None:
+        try:
+            self._begin(fault, kind)
+        except ValueError as error:
+            # Its target went away since it was planned; the world goes on.
+            self.core.note(f"fault {fault.name} cannot begin: {error}")
 
     def _begin(self, fault: Fault, kind: Kind) -> None:
         self.core.note(f"fault {fault.name} of {fault.target or 'everything'} begins")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from healer.kube.transport import Request
 from healer.sim import objects
+from healer.sim.api import Api
 from healer.sim.builders import a_world, add_deployment, add_node, add_pdb, empty_world
 from healer.sim.core import Options
 from healer.sim.faults import Fault
 from healer.sim.objects import JSON
+from healer.sim.time import run
 from healer.sim.world import World
 
 
@@ -86,3 +91,27 @@ def test_a_changed_budget_is_observed() -> None:
     world.run_for(1)
     assert status(world, "db")["disruptionsAllowed"] == 2
     assert status(world, "db")["observedGeneration"] == 2
+
+
+def test_evictions_over_the_api_and_the_controller_agree() -> None:
+    async def main() -> None:
+        world = a_world(nodes=6)
+        api = Api(world.storage, now=lambda: world.now)
+
+        async def evict(pod: str) -> int:
+            body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "shop"}}
+            path = f"/api/v1/namespaces/shop/pods/{pod}/eviction"
+            headers = {"content-type": "application/json"}
+            request = Request(method="POST", path=path, headers=headers, body=json.dumps(body).encode())
+            return (await api.handle(request)).status
+
+        assert await evict("db-0") == 201
+        assert await evict("db-1") == 429, "the budget is charged before the controller has looked"
+        world.run_for(1)
+        assert status(world, "db")["disruptionsAllowed"] == 0
+        assert await evict("db-1") == 429
+        world.run_for(30)
+        assert objects.is_ready(world.view.pods["shop", "db-0"])
+        assert await evict("db-1") == 201
+
+    run(main)

@@ -50,6 +50,15 @@ def test_injected_errors_do_nothing() -> None:
     assert len(world.cloud.machines) == 3
 
 
+def test_one_machine_can_fail_for_ever_while_others_work() -> None:
+    world = a_world(nodes=3)
+    world.cloud.fail_always("i-0001")
+    for token in ("t1", "t2"):
+        with pytest.raises(CloudError, match="Unavailable"):
+            world.cloud.power_off("i-0001", token=token)
+    assert world.cloud.power_off("i-0002", token="t3").machine == "i-0002"
+
+
 def test_over_quota_nothing_is_terminated() -> None:
     world = a_world(nodes=3)
     world.cloud.injected.quota = 2

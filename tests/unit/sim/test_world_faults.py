@@ -130,6 +130,15 @@ def test_a_name_that_nobody_knows_is_refused_with_those_that_exist() -> None:
         world.inject(Fault(name="meteor"))
     with pytest.raises(ValueError, match="no node is named 'node-z9'"):
         world.inject(Fault(name="machine-death", target="node-z9"))
+    with pytest.raises(ValueError, match="no node is in the zone 'zone-z'"):
+        world.inject(Fault(name="zone-outage", target="zone-z"), after_seconds=10)
+
+
+def test_a_planned_fault_whose_target_went_away_leaves_the_world_running() -> None:
+    world = a_world(nodes=3)
+    world.inject(Fault(name="oom", target="shop/gone"), after_seconds=10)
+    world.run_for(20)
+    assert "fault oom cannot begin: neither a pod nor a workload is named 'shop/gone'" in str(world.log[-1])
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
