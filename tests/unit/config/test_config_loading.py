@@ -295,11 +295,11 @@ def test_a_plugin_that_is_broken_is_a_problem_where_it_is_named(monkeypatch: pyt
         return type("NoSettings", (), {})
 
     monkeypatch.setattr(plugins, "load", load)
+    cordon = "it has no model `Settings`; its author has to add one, empty if need be"
+    drain = "acme-drain is broken: ImportError: no module named 'acme'"
     assert problems("remedies: [{name: a, when: {alertname: A}, steps: [cordon, {drain: {}}]}]") == [
-        "c.yaml:1:52: remedies[0].steps[0]: loading 'cordon' of healer.actions: "
-        "it has no model `Settings`; its author has to add one, empty if need be",
-        "c.yaml:1:61: remedies[0].steps[1].drain: loading 'drain' of healer.actions: "
-        "acme-drain is broken: ImportError: no module named 'acme'",
+        f"c.yaml:1:52: remedies[0].steps[0]: loading 'cordon' of healer.actions: {cordon}",
+        f"c.yaml:1:61: remedies[0].steps[1].drain: loading 'drain' of healer.actions: {drain}",
     ]
 
 
