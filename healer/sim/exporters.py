@@ -11,7 +11,7 @@ from typing import Final
 
 from healer.sim import exposition, manifests, objects
 from healer.sim.exposition import Family, Row
-from healer.sim.kubelets import Kubelet
+from healer.sim.kubelet import Kubelet
 from healer.sim.load import BUCKETS, Load
 from healer.sim.objects import JSON, Key
 from healer.sim.world import World

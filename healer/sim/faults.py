@@ -13,10 +13,12 @@ from typing import Final
 from healer.model.fencing import MachineState
 from healer.sim import manifests, objects
 from healer.sim.core import Core
-from healer.sim.kubelets import Crash, Kubelet, Kubelets
+from healer.sim.kubelet import Kubelet
+from healer.sim.kubelets import Kubelets
 from healer.sim.load import Loads
 from healer.sim.objects import JSON
-from healer.sim.workloads import GENERATION, HASH_LABEL
+from healer.sim.pod_templates import GENERATION, HASH_LABEL
+from healer.sim.sandboxes import Crash
 
 RESTART_SECONDS: Final = 25.0
 LEAK_SECONDS: Final = 20.0

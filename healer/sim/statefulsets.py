@@ -5,7 +5,7 @@ from __future__ import annotations
 from healer.sim import manifests, objects
 from healer.sim.core import Core
 from healer.sim.objects import JSON, Key
-from healer.sim.workloads import GENERATION, admitted_tolerations
+from healer.sim.pod_templates import GENERATION, admitted_tolerations
 
 POD_NAME = "statefulset.kubernetes.io/pod-name"
 POD_INDEX = "apps.kubernetes.io/pod-index"

@@ -1,8 +1,8 @@
 """The simulated cluster as a whole. It moves only in `step` and `settle`, and the same seed gives the same story.
 
 Within one tick the parts run in a fixed order, again and again until nothing changes any more:
-kubelets, node lifecycle, taint eviction, pod collector, workloads, stateful sets, scheduler, volumes, disruption,
-autoscalers. Before them come the timers (faults among them) and the machines; after them, once, the load of the users.
+kubelets, node lifecycle, taint eviction, pod collector, owner collector, Deployments, ReplicaSets, DaemonSets,
+StatefulSets, scheduler, volumes, disruption, autoscalers. Before them come the timers (faults among them) and the machines; after them, once, the load of the users.
 """
 
 from __future__ import annotations
@@ -13,16 +13,20 @@ from typing import Final
 
 from healer.sim.accounts import Autoscalers, CloudController, NodeRemains
 from healer.sim.core import Core, Options, Part
+from healer.sim.daemonsets import DaemonSets
+from healer.sim.deployments import Deployments
 from healer.sim.disruption import DisruptionController
 from healer.sim.faults import Fault, Faults
-from healer.sim.kubelets import Kubelet, Kubelets
+from healer.sim.kubelet import Kubelet
+from healer.sim.kubelets import Kubelets
 from healer.sim.load import Loads
 from healer.sim.nodes import NodeLifecycle
+from healer.sim.owners import OwnerCollector
 from healer.sim.pod_removal import PodCollector, TaintEviction
+from healer.sim.replicasets import ReplicaSets
 from healer.sim.scheduling import Scheduler
 from healer.sim.statefulsets import StatefulSets
 from healer.sim.volumes import VolumeController
-from healer.sim.workloads import Workloads
 
 TICK: Final = timedelta(seconds=1)
 MOST_ROUNDS: Final = 200
@@ -44,7 +48,10 @@ class World(Core):
             NodeRemains(self),
             TaintEviction(self),
             PodCollector(self),
-            Workloads(self),
+            OwnerCollector(self),
+            Deployments(self),
+            ReplicaSets(self),
+            DaemonSets(self),
             StatefulSets(self),
             Scheduler(self),
             VolumeController(self),
