@@ -5,14 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from zoneinfo import ZoneInfo
-
-from apscheduler.triggers.cron import CronTrigger
 
 from healer.model.decisions import GO, Decision, Moment, Reason, wait
 from healer.model.matchers import Matcher
 from healer.safety.state import ActiveWindow, Fleet, Request
+
+if TYPE_CHECKING:
+    from apscheduler.triggers.cron import CronTrigger
 
 DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 FIELDS: Final = 5
@@ -34,7 +35,7 @@ class MaintenanceWindow:
     duration_seconds: float
     timezone: str = "UTC"
     matchers: tuple[Matcher, ...] = ()
-    _triggers: tuple[Any, ...] = dataclasses.field(init=False, repr=False, compare=False, default=())
+    _triggers: tuple[CronTrigger, ...] = dataclasses.field(init=False, repr=False, compare=False, default=())
 
     def __post_init__(self) -> None:
         if self.duration_seconds <= 0:
@@ -95,6 +96,9 @@ def _triggers(name: str, schedule: str, timezone: str) -> tuple[CronTrigger, ...
         raise WindowError(
             f"window {name!r}: schedule {schedule!r} has {len(fields)} fields; minute hour day month weekday are 5"
         )
+    # Imported here: it costs memory that only configurations with windows need.
+    from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
+
     minute, hour, day, month, weekday = fields
     try:
         zone = ZoneInfo(timezone)
