@@ -13,15 +13,14 @@ from healer.app.prepare import Prepared
 from healer.app.service import Service
 from healer.clock import Clock, SystemClock
 from healer.collectors.alertmanager import parse_webhook
-from healer.collectors.kubernetes import KubernetesCollector
-from healer.collectors.kubernetes import Settings as KubernetesSettings
+from healer.collectors.kubernetes import KubernetesCollector, KubernetesSettings
 from healer.config import secrets
 from healer.config.clusters import Cluster as ClusterConfig
 from healer.journal.opening import open_journal
+from healer.kube import kubeconfig
 from healer.kube.caches import ClusterCaches
 from healer.kube.client import KubeClient
 from healer.kube.http import HttpTransport
-from healer.kube.kubeconfig import in_cluster, load_kubeconfig
 from healer.kube.transport import Transport
 from healer.loop.book import Cluster
 from healer.loop.engine import Engine
@@ -77,7 +76,7 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
         evaluator = Evaluator(
             store,
             clock,
-            report=lambda report: service.take(report),
+            report=service.take,
             around=Surroundings(cluster=default, external_url=config.web.external_url or ""),
             state_path=None if adapters.store else config.store.embedded.path / "rules-state.json",
         )
@@ -125,8 +124,8 @@ def _caches(
 def http_transport(cluster: ClusterConfig, clock: Clock) -> Transport:
     """By kubeconfig, or from inside the cluster."""
     if cluster.kubeconfig is None:
-        return HttpTransport(in_cluster(), clock=clock)
-    return HttpTransport(load_kubeconfig(cluster.kubeconfig, context=cluster.context or ""), clock=clock)
+        return HttpTransport(kubeconfig.in_cluster(), clock=clock)
+    return HttpTransport(kubeconfig.load(str(cluster.kubeconfig), context=cluster.context or ""), clock=clock)
 
 
 def _cluster(caches: ClusterCaches, client: KubeClient) -> Cluster:

@@ -22,6 +22,7 @@ from healer.rules import groups as groups_
 from healer.rules import promql
 from healer.rules.alerting import Surroundings
 from healer.rules.definitions import Group, Rule
+from healer.rules.promql import tree
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +158,7 @@ class Evaluator:
                 log.warning("rule %s of group %s: %s", rule.name, group.name, error)
         self.health[key] = _Health(error=error, at_ms=at_ms)
 
-    async def _fetch(self, selects: Sequence[promql.Select]) -> groups_.Fetch:
+    async def _fetch(self, selects: Sequence[promql.Select]) -> promql.Fetch:
         """Everything the expression reads, asked for beforehand: the core does no I/O."""
         got: dict[promql.Select, Columns] = {}
         for select in selects:
@@ -237,8 +238,7 @@ class Evaluator:
         rows = await self._rows(expr)
         if rows:
             return all(value != 0 for _, value in rows)
-        operands = promql.operands(expr)
-        for operand in operands:
+        for operand in _compared(expr):
             if await self._rows(operand):
                 return False
         return None
@@ -246,7 +246,16 @@ class Evaluator:
     async def _rows(self, expr: promql.Expr) -> list[tuple[Any, float]]:
         at_ms = milliseconds(self._clock.now())
         fetch = await self._fetch(promql.selects(expr, start_ms=at_ms, end_ms=at_ms, step_ms=1))
-        return list(promql.instant(expr, fetch, at_ms=at_ms).at())
+        result = promql.instant(expr, fetch, at_ms=at_ms)
+        match result:
+            case promql.Vector():
+                return list(result.at())
+            case promql.Scalar():
+                return [(None, float(result.values[-1]))]
+            case _:
+                raise QueryError(
+                    f"asking whether {promql.print_expr(expr)} holds: it gives neither a vector nor a number"
+                )
 
     def leftovers(self, firing: Sequence[tuple[str, Alert]]) -> tuple[Alert, ...]:
         """Of alerts known to fire from rules, those that no rule stands for any more: they have to be ended.
@@ -284,3 +293,16 @@ class Evaluator:
             self._memories = groups_.restore(saved["memories"], down_ms=saved["at_ms"], up_ms=now_ms)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("reading the state of alerts from %s: %s; pending alerts begin anew", self._state_path, error)
+
+
+COMPARISONS: Final = frozenset({"==", "!=", "<", ">", "<=", ">="})
+
+
+def _compared(expr: promql.Expr) -> tuple[promql.Expr, ...]:
+    """What a filtering comparison compares: without data on that side, nothing is known."""
+    while isinstance(expr, tree.Paren):
+        expr = expr.expr
+    if not isinstance(expr, tree.Binary) or expr.op not in COMPARISONS:
+        return ()
+    sides = (expr.left, expr.right)
+    return tuple(side for side in sides if promql.kind_of(side) is not promql.Kind.SCALAR)
