@@ -19,6 +19,7 @@ PROVIDERS: Final = "healer.providers"
 GROUPS: Final = (COLLECTORS, ACTIONS, NOTIFIERS, PROVIDERS)
 
 
+@functools.cache
 def names(group: str) -> tuple[str, ...]:
     """What is installed in a group, sorted. Imports nothing."""
     return tuple(sorted(point.name for point in importlib.metadata.entry_points(group=group)))

@@ -1,6 +1,6 @@
-"""docs/configuration.md, made from the schema, so that it cannot say anything else.
+"""docs/configuration.md and docs/plugins.md, made from the schema, so that they cannot say anything else.
 
-`python -m healer.config.describe > docs/configuration.md`
+`python -m healer.config.describe > docs/configuration.md`, and with the word `plugins` for docs/plugins.md.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from healer import plugins
 from healer.config import plugged
 from healer.config.fields import Section
 from healer.config.schema import Config
@@ -38,6 +39,21 @@ One YAML file. `healer check FILE` prints everything that is wrong with it, each
 - Every secret can stand in a file instead: `KEY_file` in place of `KEY`. Give exactly one of them.
 """
 
+_PLUGINS_INTRODUCTION: Final = """\
+<!-- Made from the plugins: python -m healer.config.describe plugins > docs/plugins.md -->
+
+# Settings of the plugins
+
+What [the configuration](configuration.md) can name. A plugin without settings is written by its name alone in a list
+(`- cordon`) and with `{}` in a mapping (`terminal: {}`).
+"""
+_WHERE: Final = {
+    plugins.COLLECTORS: "Under `collect`, as `- NAME: {…}`.",
+    plugins.ACTIONS: "Under `steps` of a remedy, as `- NAME: {…}`.",
+    plugins.NOTIFIERS: "Under `notify`, as `NAME: {…}`.",
+    plugins.PROVIDERS: "Under `providers`, as `your-name-for-it: {NAME: {…}}`.",
+}
+
 
 def reference() -> str:
     """The whole document."""
@@ -48,6 +64,15 @@ def reference() -> str:
 def plugin_reference(group: str, name: str) -> str:
     """The settings of one plugin, as a table."""
     return "\n".join(_section(plugged.settings_model(group, name), name, level=3)).rstrip() + "\n"
+
+
+def plugins_reference() -> str:
+    """The settings of every installed plugin, by group: docs/plugins.md."""
+    parts = [_PLUGINS_INTRODUCTION]
+    for group, where in _WHERE.items():
+        parts.append(f"## {plugged.NOUNS[group].capitalize()}s\n\n{where}\n")
+        parts += [plugin_reference(group, name) for name in plugins.names(group)]
+    return "\n".join(parts).rstrip() + "\n"
 
 
 def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
@@ -156,4 +181,4 @@ def duration(value: timedelta) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(reference())
+    sys.stdout.write(plugins_reference() if sys.argv[1:] == ["plugins"] else reference())

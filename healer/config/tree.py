@@ -63,7 +63,9 @@ def read(text: str, file: str) -> Tree:
     """The values of `text`. ConfigError when it is not one YAML document; other mistakes are in `problems`."""
     tree = Tree(file)
     try:
-        root = YAML(typ="rt", pure=True).compose(text)
+        yaml = YAML(typ="rt", pure=True)
+        yaml.composer.warn_double_anchors = False  # YAML allows it: the newest one counts
+        root = yaml.compose(text)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ": ".join(filter(None, (error.context, error.problem)))

@@ -246,6 +246,10 @@ remedies:
     assert first.steps == second.steps
 
 
+def test_the_newest_anchor_of_a_name_counts() -> None:
+    assert tree.read("a: &x 1\nb: &x 2\nc: *x", "c.yaml").value == {"a": 1, "b": 2, "c": 2}
+
+
 def test_aliases_that_multiply_are_refused() -> None:
     text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)

@@ -43,6 +43,17 @@ def test_settings_of_a_plugin_become_a_table() -> None:
     assert "No settings." in describe.plugin_reference(plugins.ACTIONS, "cordon")
 
 
+def test_every_plugin_is_described_under_its_group() -> None:
+    text = describe.plugins_reference()
+    assert [line for line in text.split("\n") if line.startswith("#")] == [
+        "# Settings of the plugins",
+        *("## Collectors", "### `kubernetes`", "### `prometheus`"),
+        *("## Actions", "### `cordon`", "### `drain`", "### `replace`", "### `scale`", "### `uncordon`"),
+        *("## Notifiers", "### `pagerduty`", "### `slack`", "### `terminal`"),
+        *("## Providers", "### `webhook`"),
+    ]
+
+
 @pytest.mark.parametrize("text", ["0s", "1ms", "90s", "1m30s", "2h", "7d", "1d2h3m4s5ms"])
 def test_durations_are_written_as_they_are_read(text: str) -> None:
     value = parse_duration(text)
