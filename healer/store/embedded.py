@@ -64,8 +64,9 @@ async def open_store(
             segments=segments,
             on_write=on_write,
         )
-        with clocks.external_work():
-            await asyncio.to_thread(store.recover)
+        if path is not None:
+            with clocks.external_work():
+                await asyncio.to_thread(store.recover)
         yield store
 
 
