@@ -32,8 +32,7 @@ KEYS: Final = dict(zip("1234", HARMS, strict=True))
 def screen(demo: Demo, *, speed: float, address: str, height: int, note: str = "") -> RenderableType:
     """The whole screen."""
     parts: list[RenderableType] = [_header(demo, speed, address)]
-    for state in demo.service.people.cluster_states():
-        parts.append(_map(state))
+    parts.extend(_map(state) for state in demo.service.people.cluster_states())
     views = list(demo.service.people.incidents())
     room = max(4, height - 20)
     parts.append(
@@ -94,8 +93,10 @@ def _incident(view: IncidentView, lines: int) -> RenderableType:
         parts.append(Text(f"plan {view.plan.remedy} ({view.mode}): {steps}; touches {wording.radius(view.plan)}"))
     if times := wording.times(view):
         parts.append(Text(times, style="cyan"))
-    for entry in view.timeline[-lines:]:
-        parts.append(Text(wording.cut(wording.line(entry), 150), style=TONES[entry.tone], no_wrap=True))
+    parts.extend(
+        Text(wording.cut(wording.line(entry), 150), style=TONES[entry.tone], no_wrap=True)
+        for entry in view.timeline[-lines:]
+    )
     return Panel(Group(*parts), border_style=COLOURS[view.state])
 
 
