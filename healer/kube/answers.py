@@ -29,6 +29,7 @@ from healer.errors import (
 from healer.kube.transport import Response
 
 _BUDGET: Final = re.compile(r"The disruption budget (\S+) (.+)")
+_REJECTED: Final = "rejected our request due to an error in our request"
 _BUDGET_DELAY_SECONDS: Final = 5.0
 _TERMINATING_DELAY_SECONDS: Final = 5.0
 _UNAUTHORIZED_DELAY_SECONDS: Final = 5.0
@@ -137,10 +138,14 @@ def is_answer(response: Response) -> bool:
 
 
 def _is_other_object(status: Status) -> bool:
-    """How a patch fails whose UID or resourceVersion is another's: as invalid, not as a conflict."""
-    return any(cause.field in ("metadata.uid", "metadata.resourceVersion") for cause in status.causes) or (
-        status.says("testing value /metadata/") or status.says("test failed")
-    )
+    """How a patch fails that was meant for another UID or resourceVersion: as invalid, not as a conflict.
+
+    A JSON patch whose `test` fails is answered with a sentence that says nothing, and without causes; a value that is
+    not valid always comes with its causes.
+    """
+    if not status.causes:
+        return status.says(_REJECTED) or status.says("test failed")
+    return any(cause.field in ("metadata.uid", "metadata.resourceVersion") for cause in status.causes)
 
 
 def _budgets(status: Status, namespace: str) -> tuple[str, ...]:
