@@ -103,9 +103,9 @@ class Watch:
                         self._check()
                 if loop.time() >= end:
                     return
-                if loop.time() >= bookmark and not self._faults.hang:
+                if loop.time() >= bookmark:
                     bookmark = loop.time() + BOOKMARK_SECONDS
-                    if self._bookmarks and not self._pending:
+                    if self._bookmarks and not self._pending and not self._faults.hang:
                         yield self._bookmark()
                         continue
                 await self._until(changed, min(end, bookmark))
