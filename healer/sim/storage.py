@@ -93,7 +93,7 @@ class Storage:
         self._history = history
         self._objects: defaultdict[str, dict[Key, JSON]] = defaultdict(dict)
         self._logs: defaultdict[str, _Log] = defaultdict(_Log)
-        self._wakes: tuple[Callable[[], None], ...] = ()
+        self._wakes: tuple[Callable[[], object], ...] = ()
 
     def get(self, resource: str, namespace: str, name: str) -> JSON | None:
         """The object as it is, not a copy: read only. `namespace` is empty for cluster-wide kinds."""
@@ -240,7 +240,7 @@ class Storage:
             log.changes.clear()
             log.floor = self.version
 
-    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+    def subscribe(self, wake: Callable[[], object]) -> Callable[[], None]:
         """Call `wake` after each change, at once; returns what ends that. It must not write to the storage itself."""
         self._wakes = (*self._wakes, wake)
 
