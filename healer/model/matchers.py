@@ -37,6 +37,8 @@ def compile_pattern(pattern: str) -> Callable[[str], Any]:
         reason = error.args[0] if error.args else error
         text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
         raise PatternError(f"pattern {pattern!r}: {text}") from error
+    except UnicodeEncodeError as error:
+        raise PatternError(f"pattern {pattern!r}: invalid UTF-8") from error
     match: Callable[[str], Any] = compiled.fullmatch
     return match
 

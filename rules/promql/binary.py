@@ -13,6 +13,7 @@ from healer.rules.promql import tree
 from healer.rules.promql.labelling import Key, drop_names, kept, left, merged, number_off, without_name
 from healer.rules.promql.tree import Cardinality
 from healer.rules.promql.values import Bools, Scalar, Vector, no_series, some
+from healer.rules.promql.windows import check_size
 
 OPERATIONS: Final[dict[str, Callable[[Floats, Floats], Floats]]] = {
     "+": np.add,
@@ -101,7 +102,7 @@ def _of_vectors(node: tree.Binary, first: Vector, second: Vector) -> Vector:
         return no_series(many.present.shape[1])
     many_group, one_group, groups = _grouped(matching, many, one)
     _refuse_many_to_many(one, one_group, groups, some(many.present, axis=0), "left" if swapped else "right")
-    many_row, one_row = _pairs(many_group, one_group, len(groups))
+    many_row, one_row = _pairs(many_group, one_group, len(groups), many.present.shape[1])
     met = many.present[many_row] & one.present[one_row]
     if matching.cardinality is Cardinality.ONE_TO_ONE:
         _refuse_many_to_one(met, many_group[many_row], len(groups))
@@ -117,12 +118,13 @@ def _of_vectors(node: tree.Binary, first: Vector, second: Vector) -> Vector:
     return merged(result)
 
 
-def _pairs(many_group: Times, one_group: Times, groups: int) -> tuple[Times, Times]:
+def _pairs(many_group: Times, one_group: Times, groups: int, steps: int) -> tuple[Times, Times]:
     """The rows of both sides for each pair within a group, in the order of the many side."""
     order = np.argsort(one_group, kind="stable")
     sizes = np.bincount(one_group, minlength=groups)
     starts = np.cumsum(sizes) - sizes
     repeats = sizes[many_group]
+    check_size(int(repeats.sum()), steps)
     many_row = np.repeat(np.arange(len(many_group)), repeats)
     within = np.arange(len(many_row)) - np.repeat(np.cumsum(repeats) - repeats, repeats)
     return many_row, order[starts[many_group[many_row]] + within]

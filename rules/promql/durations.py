@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from healer.errors import QueryError
 from healer.rules.promql.tree import Binary, Call, Expr, NumberLiteral, Paren, Unary
 
-_LONGEST_SECONDS = 9_223_372_036.0
+LONGEST_SECONDS: Final = 9_223_372_036.0
+"""What Prometheus can hold, in nanoseconds: 292 years."""
 
 
 def milliseconds(expr: Expr | None, *, step_ms: int, range_ms: int) -> int:
@@ -15,7 +17,7 @@ def milliseconds(expr: Expr | None, *, step_ms: int, range_ms: int) -> int:
     if expr is None:
         return 0
     seconds = _seconds(expr, step_ms / 1000, range_ms / 1000)
-    if not math.isfinite(seconds) or abs(seconds) > _LONGEST_SECONDS:
+    if not math.isfinite(seconds) or abs(seconds) > LONGEST_SECONDS:
         raise QueryError(f"duration is out of range: {seconds} seconds")
     return math.trunc(round(seconds * 1_000_000) / 1_000)
 

@@ -15,6 +15,7 @@ from healer.rules.promql.labelling import drop_names, number_off, replaced
 from healer.rules.promql.numbers import format_value
 from healer.rules.promql.strings import is_utf8, quote
 from healer.rules.promql.values import Bools, Value, Vector, no_series, some
+from healer.rules.promql.windows import check_size
 
 _TOLERANCE: Final = 1e-12
 """Differences between neighbouring buckets below this (relatively) are rounding, not observations."""
@@ -70,6 +71,7 @@ def _gathered(site: Site, of: Vector, arg: int) -> _Histograms | None:
     histogram, distinct = number_off(keys)
     upper, bucket = np.unique(np.array(bounds), return_inverse=True)
     shape = (len(upper), len(distinct), site.steps)
+    check_size(len(upper) * len(distinct), site.steps)
     counts, there = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
     present = of.present[rows]
     # Buckets that write the same bound differently ("1", "1.0") are added up.

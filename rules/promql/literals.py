@@ -9,6 +9,7 @@ from collections.abc import Callable
 from healer.rules.durations import parse_duration_ms
 from healer.rules.promql import tree
 from healer.rules.promql.cursor import Cursor
+from healer.rules.promql.durations import LONGEST_SECONDS
 from healer.rules.promql.lexer import Kind, Token
 from healer.rules.promql.strings import unquote
 
@@ -34,11 +35,20 @@ class Literals(Cursor):
 
     def duration(self) -> tree.Expr:
         """A range or a step: arithmetic on durations is allowed; a literal must be above zero."""
-        expr = as_duration(self.duration_expression(0))
-        self.limit_height(expr)
+        expr = self.as_duration(self.duration_expression(0))
         if isinstance(expr, tree.NumberLiteral) and expr.value <= 0:
             raise self.wrong(expr, "duration must be greater than 0")
         return expr
+
+    def as_duration(self, expr: tree.Expr) -> tree.Expr:
+        """A bare number stands for seconds; what is finer than a millisecond is cut, as it has no effect."""
+        self.limit_height(expr)
+        if not isinstance(expr, tree.NumberLiteral):
+            return expr
+        if abs(expr.value) > LONGEST_SECONDS:
+            raise self.wrong(expr, "duration out of range")
+        value = math.trunc(round(expr.value * 1_000_000) / 1_000) / 1000
+        return dataclasses.replace(expr, value=value, is_duration=True)
 
     def duration_expression(self, power: int) -> tree.Expr:
         self.deeper()
@@ -80,14 +90,6 @@ class Literals(Cursor):
             args = (first, self.duration_expression(0))
         end = self.expect(")", "duration").end
         return tree.Call(name=name, args=args, start=token.start, end=end)
-
-
-def as_duration(expr: tree.Expr) -> tree.Expr:
-    """A bare number stands for seconds; what is finer than a millisecond is cut, as it has no effect."""
-    if not isinstance(expr, tree.NumberLiteral) or not math.isfinite(expr.value):
-        return expr
-    value = math.trunc(round(expr.value * 1_000_000) / 1_000) / 1000
-    return dataclasses.replace(expr, value=value, is_duration=True)
 
 
 def read_number(text: str) -> float:

@@ -33,7 +33,7 @@ def label_replace(_: Site, args: Sequence[Value]) -> Vector:
 
     def replacement(value: str) -> str | None:
         if value not in replacements:
-            found = match(value)
+            found = match(value) if is_utf8(value) else None
             replacements[value] = None if found is None else _expand(template, found)
         return replacements[value]
 

@@ -10,7 +10,7 @@ from healer.model.matchers import Matcher, MatchOp, PatternError
 from healer.rules.promql import printer, tree
 from healer.rules.promql.errors import ParseError
 from healer.rules.promql.lexer import Kind
-from healer.rules.promql.literals import Literals, as_duration
+from healer.rules.promql.literals import Literals
 from healer.rules.promql.numbers import format_value
 from healer.rules.promql.strings import is_utf8
 
@@ -103,8 +103,7 @@ class Selectors(Literals):
             raise self.wrong(expr, reason)
         if holder.offset is not None:
             raise self.wrong(token, "offset may not be set multiple times")
-        length = as_duration(self.signed(self.single_duration))
-        self.limit_height(length)
+        length = self.as_duration(self.signed(self.single_duration))
         if isinstance(length, tree.NumberLiteral) and length.value == 0:
             return dataclasses.replace(expr, end=self.last_end)
         return self.modify(expr, dataclasses.replace(holder, offset=length))

@@ -38,6 +38,8 @@ MISPLACED = "must be preceded by an instant vector selector or range vector sele
         ("(a + b)[5m]", "1:8: parse error: ranges only allowed for vector selectors"),
         ("a offset 1m offset 2m", "1:13: parse error: offset may not be set multiple times"),
         ("a @ 1 @ 2", "1:7: parse error: @ <timestamp> may not be set multiple times"),
+        ("a offset 1e10", "1:10: parse error: duration out of range"),
+        ('a{b=~"\\xff"}', r"1:6: parse error: error parsing regexp: pattern '\udcff': invalid UTF-8"),
         ("a @ inf", "1:5: parse error: timestamp out of bounds for @ modifier: +Inf"),
         ("sum(a) offset 1m", f"1:1: parse error: offset modifier {MISPLACED}"),
         ("sum()", "1:1: parse error: no arguments for aggregate expression provided"),

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from healer.errors import QueryError
-from healer.model.series import Labels
-from healer.rules.promql import Vector
+from healer.model.series import Columns, Labels
+from healer.rules.promql import Vector, evaluate, parse
 
 
 @pytest.mark.parametrize(
@@ -180,3 +180,17 @@ def test_an_answer_says_its_times_and_leaves_out_empty_rows(data: Any) -> None:
     assert result.labels == (Labels({"__name__": "a", "i": "1"}),)
     assert result.times_ms.tolist() == [0, 5000, 10_000]
     assert result.values.shape == result.present.shape == (1, 3)
+
+
+def test_pairs_that_would_not_fit_into_memory_are_refused() -> None:
+    size = 400
+    # Each series has a sample at a step of its own, so that nothing but their number forbids the match.
+    columns = Columns(
+        labels=tuple(Labels({"__name__": "a", "i": f"{i:05}"}) for i in range(size)),
+        offsets=np.arange(size + 1),
+        times_ms=np.arange(size) * 600_000,
+        values=np.zeros(size),
+    )
+    times = {"start_ms": 0, "end_ms": 600_000 * (size - 1), "step_ms": 600_000}
+    with pytest.raises(QueryError, match="more than 50000000 samples"):
+        evaluate(parse("a + on () group_left () a"), lambda _: columns, **times)
