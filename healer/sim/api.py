@@ -15,7 +15,7 @@ from healer.kube.transport import Request, Response, Stream
 from healer.sim import api_routes, bodies, discovery, scaling
 from healer.sim.access import Access
 from healer.sim.api_errors import ApiError, expired, no_such_resource, not_allowed
-from healer.sim.api_faults import BROKEN, ApiFaults, ConnectionLost, Failure
+from healer.sim.api_faults import BROKEN, ApiFaults, ConnectionLost, ConnectionRefused, Failure
 from healer.sim.api_routes import Target
 from healer.sim.reading import Reader, shaped
 from healer.sim.storage import Storage
@@ -64,7 +64,7 @@ class Api:
         return [record for record in self.requests if (not method or record.method == method) and path in record.path]
 
     async def handle(self, request: Request) -> Response:
-        """Answer a request that is not a watch. ConnectionLost where the faults say that no answer comes."""
+        """Answer a request that is not a watch. ConnectionLost (also Refused) where the faults say that no answer comes."""
         record = self._record(request)
         failure = await self._arrive(request)
         if failure is None or failure.carried_out:
@@ -100,7 +100,8 @@ class Api:
 
     async def _arrive(self, request: Request) -> Failure | None:
         """Go through what the faults hold in store, up to how it shall fail."""
-        self._check_up()
+        if self.faults.down:
+            raise ConnectionRefused("the API server is down")
         if self.faults.latency_seconds:
             await asyncio.sleep(self.faults.latency_seconds)
         while self.faults.hang and not self.faults.down:
@@ -110,12 +111,9 @@ class Api:
                 await changed.wait()
             finally:
                 forget()
-        self._check_up()
-        return self.faults.take(request)
-
-    def _check_up(self) -> None:
         if self.faults.down:
-            raise ConnectionLost("the API server is down")
+            raise ConnectionLost("the API server went down")
+        return self.faults.take(request)
 
     def _failed(self, failure: Failure) -> Response:
         if failure.status == BROKEN:

@@ -14,7 +14,11 @@ BROKEN: Final = 0
 
 
 class ConnectionLost(Exception):
-    """The client sees its connection refused or broken, and no answer."""
+    """The client sees its connection broken, and no answer."""
+
+
+class ConnectionRefused(ConnectionLost):
+    """The client gets no connection, so nothing can have been done."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

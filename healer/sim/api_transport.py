@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 
-from healer.errors import SourceError
+from healer.errors import SourceError, Unreachable
 from healer.kube.transport import Request, Response, Stream
 from healer.sim import api_routes
 from healer.sim.api import Api
-from healer.sim.api_faults import ConnectionLost
+from healer.sim.api_faults import ConnectionLost, ConnectionRefused
 
 
 class SimTransport:
@@ -67,5 +67,7 @@ async def _split(body: bytes) -> AsyncIterator[bytes]:
 def _errors(request: Request) -> Iterator[None]:
     try:
         yield
+    except ConnectionRefused as error:
+        raise Unreachable(f"{request.method} {request.path}: {error}") from error
     except ConnectionLost as error:
         raise SourceError(f"{request.method} {request.path}: {error}") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from healer.errors import SourceError
+from healer.errors import SourceError, Unreachable
 from healer.sim.api_faults import BROKEN, ApiFaults, Failure
 from healer.sim.storage import Storage
 
@@ -71,7 +71,7 @@ async def test_a_broken_connection_does_nothing(
 
 async def test_a_server_that_is_down_answers_nobody(client: Client, faults: ApiFaults) -> None:
     faults.down = True
-    with pytest.raises(SourceError):
+    with pytest.raises(Unreachable):
         await client.send("GET", "/readyz")
     faults.down = False
     assert (await client.send("GET", "/readyz")).status == 200
