@@ -40,8 +40,9 @@ class Stream:
 class Transport(Protocol):
     """Carries requests to one API server.
 
-    Both methods raise TimeoutError when the bound passes and `healer.errors.SourceError` when the connection cannot be
-    made or breaks before the answer's end. They never retry, and never judge the status.
+    Both methods raise TimeoutError when the bound passes, `healer.errors.Unreachable` when no connection can be made (so
+    that nothing was sent), and `healer.errors.SourceError` when it breaks before the answer's end. They never retry, and
+    never judge the status.
     """
 
     async def request(self, request: Request, *, timeout_seconds: float) -> Response:
