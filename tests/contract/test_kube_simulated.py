@@ -260,8 +260,8 @@ def test_a_server_that_hangs_is_silent_too() -> None:
 
 def test_a_quiet_cluster_is_healthy_for_as_long_as_it_answers() -> None:
     async def work(cluster: Cluster) -> None:
-        await asyncio.sleep(3600)
-        assert cluster.caches.freshness.healthy_seconds >= 3599
+        await asyncio.sleep(700)
+        assert cluster.caches.freshness.healthy_seconds >= 699
 
     live(work, nodes=1)
 
