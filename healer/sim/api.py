@@ -137,6 +137,7 @@ class Api:
         if request.path in _HEALTH:
             return Response(status=200, headers={"content-type": "text/plain"}, body=b"ok")
         if request.path == _REVIEWS and request.method == "POST":
+            bodies.check_content_type(request)
             return _json(201, self.access.review(bodies.mapping(request.body)))
         if request.method == "GET" and (found := discovery.answer(request.path, request.headers.get("accept", ""))):
             document, content_type = found
