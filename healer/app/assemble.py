@@ -38,7 +38,8 @@ from healer.store.embedded import open_store
 class Adapters:
     """What can be put in place of the usual: for the demo, for tests, for embedding. None means: as configured.
 
-    `transport`: how a cluster is reached. `providers` and `notifiers` come on top of the configured ones. `routes`:
+    `transport`: how a cluster is reached. `providers` stand for those configured under the same name; `notifiers` come
+    on top of the configured ones. `routes`:
     further aiohttp routes; `facts`: further facts for the console.
     """
 
@@ -138,8 +139,11 @@ def _cluster(caches: ClusterCaches, client: KubeClient) -> Cluster:
 def _providers(prepared: Prepared, adapters: Adapters, stack: contextlib.AsyncExitStack) -> dict[str, Provider]:
     found: dict[str, Provider] = dict(adapters.providers)
     for plugged in prepared.config.providers:
-        provider = plugins.load(plugins.PROVIDERS, plugged.name)(plugged.settings)
-        found[plugged.label or plugged.name] = provider
+        name = plugged.label or plugged.name
+        if name in found:
+            continue
+        provider = plugins.load(plugins.PROVIDERS, plugged.name)(plugged.settings, name=name, clock=adapters.clock)
+        found[name] = provider
         if close := getattr(provider, "close", None):
             stack.push_async_callback(close)
     return found

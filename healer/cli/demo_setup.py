@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,9 +21,9 @@ from healer.model.incidents import IncidentState, IncidentView
 from healer.ports import Notifier
 from healer.sim.api import Api
 from healer.sim.builders import a_world
+from healer.sim.cloud_http import cloud_routes
 from healer.sim.faults import Fault
 from healer.sim.metrics import metrics_routes
-from healer.sim.provider import SimulatedProvider
 from healer.sim.server import kubeconfig, serve
 from healer.sim.world import World
 
@@ -33,6 +34,8 @@ clusters:
 collect:
   - prometheus: {{job: node-exporter, interval: 5s, timeout: 3s, files: ['{folder}/targets.json']}}
 rules: ['pack:demo']
+providers:
+  cloud: {{webhook: {{url: '{api}/provider', secret_file: {folder}/provider-secret}}}}
 remedies:
   - name: replace-dead-node
     when: {{alertname: NodeDown}}
@@ -171,16 +174,17 @@ async def demo(
     """A cluster at rest, and Healer about to run on it."""
     world = a_world(12, 3, start=clock.now().astimezone(UTC))
     api = Api(world.storage, now=lambda: world.now)
-    async with serve(api, extra=metrics_routes(world)) as url:
+    secret = secrets.token_urlsafe(32)
+    (folder / "provider-secret").write_text(secret, encoding="utf-8")
+    async with serve(api, extra=[*metrics_routes(world), *cloud_routes(world, secret=secret)]) as url:
         (folder / "kubeconfig").write_text(kubeconfig(url), encoding="utf-8")
         write_targets(folder, world, url)
-        text = CONFIG.format(folder=folder, mode=mode, listen=listen)
+        text = CONFIG.format(folder=folder, mode=mode, listen=listen, api=url)
         path = folder / "healer.yaml"
         path.write_text(text, encoding="utf-8")
         made: list[Demo] = []
         adapters = Adapters(
             clock=clock,
-            providers={"simulated": SimulatedProvider(world)},
             notifiers=notifiers,
             routes=(web.post("/api/demo/harm/{name}", _harm_route(made)),),
             facts=lambda: {"demo": {"faults": list(HARMS)}},

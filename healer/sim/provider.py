@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
+from healer.config.fields import Section
 from healer.errors import OutcomeUnknown, Permanent, Retryable
 from healer.model.cluster import Node
 from healer.model.fencing import Machine, Replacement
@@ -16,8 +17,14 @@ T = TypeVar("T")
 PASSING: Final = frozenset({"Unavailable", "Throttled", "TooManyRequests", "Internal"})
 
 
+class SimulatedSettings(Section):
+    """`simulated`: the machines of a simulated cluster; whoever runs it hands them over."""
+
+
 class SimulatedProvider:
     """ports.Provider over a world's cloud. `latency_seconds` is how long each answer takes."""
+
+    Settings: ClassVar[type[SimulatedSettings]] = SimulatedSettings
 
     def __init__(self, world: World, *, name: str = "simulated", latency_seconds: float = 0.05) -> None:
         self.name = name

@@ -43,13 +43,15 @@ from healer.testing.journals import MemoryJournal
 from healer.testing.messages import Messages
 
 BASE = "clusters: [{name: prod, in_cluster: true}]\n"
+PROVIDERS = "providers: {simulated: simulated}\n"
 CLUSTER = "prod"
 
 
 class Scenario(Expectations):
     """A simulated cluster with Healer at work on it, on virtual time. Use it as a context manager.
 
-    `config` is YAML as in healer.yaml, without `clusters`; nothing is served and nothing is written to disk.
+    `config` is YAML as in healer.yaml, without `clusters` (there is one, `prod`) and, by default, `providers`
+    (there is one, `simulated`); nothing is served and nothing is written to disk.
     `world` takes the place of `a_world(nodes, zones)`. `apart=True` starts the cluster but not Healer: `start` does.
     """
 
@@ -142,7 +144,8 @@ class Scenario(Expectations):
 
     def prepared(self) -> Prepared:
         """The configuration, checked. ConfigError has every problem."""
-        return prepare_text(BASE + self.config, Path(tempfile.gettempdir()) / "scenario.yaml")
+        providers = "" if "\nproviders:" in f"\n{self.config}" else PROVIDERS
+        return prepare_text(BASE + providers + self.config, Path(tempfile.gettempdir()) / "scenario.yaml")
 
     @contextlib.asynccontextmanager
     async def _opened_journal(self) -> AsyncIterator[Journal]:
