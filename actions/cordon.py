@@ -62,6 +62,7 @@ class Cordon:
         return Preview(action=self.name, target=target, summary=summary, touches=(touched,))
 
     async def run(self, context: StepContext) -> None:
+        await steps.node_of(context)
         for _ in range(CONFLICTS):
             node = await steps.read_target(context)
             if is_cordoned(node):

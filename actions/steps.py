@@ -8,10 +8,14 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from healer.errors import NotFound, Permanent, TargetGone
+from healer.model.cluster import POOL_LABELS, ZONE_LABEL, Node
 from healer.model.decisions import Reason
 from healer.model.targets import ObjectRef
 from healer.ports import JSON, Settled, StepContext
 
+Doing = Callable[[str], Awaitable[JSON | None]]
+Settling = Callable[[], Awaitable[Settled]]
+"""What `StepContext.once` wants: how a call is made, and how it is found out whether it was."""
 LONGEST_BACKOFF_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 5.0
 
@@ -50,7 +54,7 @@ async def read_target(context: StepContext) -> JSON:
     return found
 
 
-def settled_when(read_back: Callable[[], Awaitable[bool]]) -> Callable[[], Awaitable[Settled]]:
+def settled_when(read_back: Callable[[], Awaitable[bool]]) -> Settling:
     """Settles a call by one look: it was done if `read_back()` says so."""
 
     async def settle() -> Settled:
@@ -112,3 +116,41 @@ class Deadline:
     def held(self, since: float) -> None:
         """Leave out the time since `since` (monotonic), in which we were kept from going on."""
         self.at += max(0.0, self._context.clock.monotonic() - since)
+
+
+# Which machine ---------------------------------------------------------------------------------------------------------
+
+_REMEMBERED: Final = ("cordon", "fence", "drain", "replace")
+
+
+async def node_of(context: StepContext) -> Node:
+    """The node that the operation began with, also when its object has gone meanwhile. TargetGone when it was never seen.
+
+    What a provider needs to find the machine (provider id, boot id) and what its successor is compared with (zone, pool,
+    version) is remembered at the first sight of it.
+    """
+    seen = context.state().nodes.get(context.target.name)
+    if seen is not None and seen.ref.uid == context.target.uid:
+        if context.recall("node") is None:
+            await context.remember("node", _snapshot(seen))
+        return seen
+    known = context.recall("node") or next(filter(None, (context.recall_from(a, "node") for a in _REMEMBERED)), None)
+    if known is None:
+        raise TargetGone(f"looking for the machine of {context.target}: the node is gone")
+    return Node(
+        ref=context.target,
+        labels={POOL_LABELS[0]: known["pool"], ZONE_LABEL: known["zone"]},
+        provider_id=known["provider_id"],
+        boot_id=known["boot_id"],
+        kubelet_version=known["kubelet_version"],
+    )
+
+
+def _snapshot(node: Node) -> JSON:
+    return {
+        "provider_id": node.provider_id,
+        "boot_id": node.boot_id,
+        "zone": node.zone,
+        "pool": node.pool,
+        "kubelet_version": node.kubelet_version,
+    }
