@@ -45,11 +45,22 @@ def demo(fault: str, mode: str, speed: float, output: str, listen: str, folder: 
     """Show it all on a simulated cluster of 12 nodes: a fault, the alert, the plan, the repair, the proof."""
     from healer.sim.time import ScaledTimeLoop  # noqa: PLC0415 — heavy
 
-    logs.set_up("warning", "text")
     with contextlib.ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="healer-demo-")))
         place.mkdir(parents=True, exist_ok=True)
-        show = Show(fault=fault, mode=mode, speed=speed, once=once, output=output, listen=_listen(listen), folder=place)
+        live = sys.stdout.isatty() and output == "text"
+        # On a screen that is drawn, log lines would only leave holes.
+        logs.set_up("warning", "text", stack.enter_context((place / "log").open("w")) if live else sys.stderr)
+        show = Show(
+            fault=fault,
+            mode=mode,
+            speed=speed,
+            once=once,
+            output=output,
+            listen=_listen(listen),
+            folder=place,
+            live=live,
+        )
         with (
             asyncio.Runner(loop_factory=lambda: ScaledTimeLoop(speed)) as runner,
             contextlib.suppress(KeyboardInterrupt),
@@ -70,13 +81,13 @@ class Show:
     """One run of the demo."""
 
     def __init__(
-        self, *, fault: str, mode: str, speed: float, once: bool, output: str, listen: str, folder: Path
+        self, *, fault: str, mode: str, speed: float, once: bool, output: str, listen: str, folder: Path, live: bool
     ) -> None:
         self.fault, self.mode, self.speed = fault, mode, speed
         self.once, self.output, self.listen, self.folder = once, output, listen, folder
         self.note = ""
         self._stop = asyncio.Event()
-        self._live = sys.stdout.isatty() and output == "text"
+        self._live = live
 
     async def run(self) -> int:
         from healer.cli.demo_setup import demo as set_up  # noqa: PLC0415 — heavy

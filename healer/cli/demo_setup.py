@@ -47,10 +47,10 @@ remedies:
       - replace: {{join_timeout: 10m}}
     verify: {{alert: resolved, for: 30s, timeout: 10m}}
     limits: {{per_hour: 12, cooldown: 1m}}
-  - name: restart-crashing-pod
+  - name: restart-crashing-workload
     when: {{alertname: PodCrashLooping}}
     mode: {mode}
-    steps: [restart]
+    steps: [rollout-restart]        # the alert is about a pod; this is done to its Deployment
     verify: {{alert: resolved, for: 30s, timeout: 10m}}
     limits: {{per_hour: 12, per_zone: unlimited, max_in_flight: 3, cooldown: 1m}}
   - name: move-pods-off
@@ -59,6 +59,7 @@ remedies:
     steps: [cordon, {{drain: {{timeout: 5m}}}}, uncordon]
     verify: {{alert: resolved, for: 30s, timeout: 10m}}
     limits: {{per_hour: 12, cooldown: 1m}}
+safety: {{grace_after_outage: 10s}}
 store: {{embedded: {{path: {folder}/data}}}}
 journal: {{path: {folder}/data/journal.db}}
 web: {{listen: '{listen}', token_file: {folder}/data/token}}
@@ -84,7 +85,7 @@ HARMS: Final[Mapping[str, Harm]] = {
         fault="crash-loop",
         targets=("shop/cart", "shop/web", "shop/checkout"),
         alert="PodCrashLooping",
-        params={"heals": "restart"},
+        params={"heals": "rollout"},
     ),
     "memory-pressure": Harm(
         fault="memory-pressure", targets=("node-b3", "node-c2", "node-a2"), alert="NodeMemoryPressure"

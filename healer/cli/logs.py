@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, TextIO
 
 import msgspec
 
@@ -34,9 +34,9 @@ class Json(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def set_up(level: str, form: str) -> None:
-    """Log to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
+def set_up(level: str, form: str, stream: TextIO = sys.stderr) -> None:
+    """Log to `stream`."""
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(Json() if form == "json" else Text())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)

@@ -161,9 +161,20 @@ def _aim(remedy: Remedy, episode: Episode, now: Situation) -> tuple[ObjectRef | 
     if state is None:
         return None, refuse(Reason.TARGET_NOT_FOUND, f"cluster {episode.cluster!r} is not one of ours", guard="target")
     found = resolve(episode.labels, state, remedy.target)
-    if isinstance(found, ObjectRef):
+    if not isinstance(found, ObjectRef):
+        return None, refuse(found.reason, found.detail, guard="target")
+    takes = frozenset.intersection(*(action.kinds for action in now.book.actions[remedy.name]))
+    if found.kind in takes:
         return found, GO
-    return None, refuse(found.reason, found.detail, guard="target")
+    # An alert about a pod is met by what can be done to its workload; never the other way, and never up to a node.
+    owner = state.owner_of(found)
+    if owner.kind in takes and owner.level is Level.WORKLOAD:
+        return owner, GO
+    steps = ", ".join(step.action for step in remedy.steps)
+    kinds = ", ".join(sorted(takes)) or "nothing in common"
+    return None, refuse(
+        Reason.INVALID_TARGET, f"{steps} can be done to {kinds}, and the alert is about {found}", guard="target"
+    )
 
 
 def _superseded(incident: Incident, best: Choice, others: list[Choice], now: Situation) -> list[ev.AnyEvent]:

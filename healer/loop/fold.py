@@ -337,6 +337,12 @@ def _(event: ev.VerificationStarted, memory: Memory, seq: int, monotonic: float)
     memory.say(incident, seq, event.at, "verifying the cure")
 
 
+REASONS: Final = {
+    Verdict.FIXED: Reason.FIXED,
+    Verdict.NOT_FIXED: Reason.NOT_FIXED,
+    Verdict.WORSE: Reason.WORSE,
+    Verdict.INCONCLUSIVE: Reason.INCONCLUSIVE,
+}
 VERDICT_TONES: Final = {
     Verdict.FIXED: "good",
     Verdict.INCONCLUSIVE: "wait",
@@ -357,6 +363,7 @@ def _(event: ev.Verified, memory: Memory, seq: int, monotonic: float) -> None:
         if incident.state is IncidentState.VERIFYING:
             incident.state = IncidentState.OPEN
     evidence = "; ".join(event.evidence)
+    incident.reason, incident.detail = REASONS[event.verdict], evidence
     memory.say(
         incident,
         seq,
