@@ -13,15 +13,12 @@ from typing import Final
 import numpy as np
 
 from healer.collectors import exposition_lines
+from healer.collectors.exposition_layout import Layout, floats
 from healer.collectors.exposition_lines import EOF, HASH, Wrong
 from healer.model.series import Floats, Labels, Times
 
 NO_TIME: Final = -(2**63)
 """In `Page.times_ms`: the sample has no time of its own."""
-
-_PLAIN: Final = b"0123456789.+-eENaInf\n"
-"""In numbers of these characters only, Python and Prometheus differ in nothing but a signed NaN."""
-_SIGNED_NAN: Final = (b"+N", b"-N", b"+n", b"-n")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +73,17 @@ class PageReader:
         self._labels: tuple[Labels, ...] = ()
         self._comments: list[bytes] = []
         self._openmetrics = False
+        self._layout: Layout | None = None
 
     def read(self, body: bytes, content_type: str) -> Page:
         """Read a page; `content_type` is the answer's header, and says only whether it is OpenMetrics."""
         openmetrics = content_type.partition(";")[0].strip().lower() == "application/openmetrics-text"
         if openmetrics != self._openmetrics:
             self._names, self._comments, self._openmetrics = {}, [], openmetrics
+            self._layout = None
+        if self._layout is not None and (values := self._layout.read(body)) is not None:
+            return Page(labels=self._labels, values=values)
+        self._layout = None
         try:
             page = self._read(body)
         except _BadLine as error:
@@ -103,12 +105,20 @@ class PageReader:
             numbers=[part[2] for part in parts],
             times_ms={},
         )
-        if b"\t" in body:
+        if b"\t" in body or b"" in rows.numbers:
             # A tab may stand between number and timestamp, where the space was taken for the only separator.
-            rows.labels = [None if b"\t" in line else known for line, known in zip(samples, rows.labels, strict=True)]
+            rows.labels = [
+                known if part[2] and b"\t" not in part[2] else None
+                for part, known in zip(parts, rows.labels, strict=True)
+            ]
         if None in rows.labels:
             self._read_unusual(rows, every)
         values = _floats(rows, every)
+        if not rows.times_ms and tuple(rows.labels) == self._labels:
+            # The same series twice, in the same order: likely to stay so.
+            if all(self._names.get(part[0]) for part in parts):
+                self._layout = Layout(every, [part[0] for part in parts])
+            return Page(labels=self._labels, values=values)
         return self._page(rows, values)
 
     def _check_comments(self, every: list[bytes]) -> None:
@@ -165,8 +175,6 @@ class PageReader:
         return labels
 
     def _page(self, rows: _Rows, values: Floats) -> Page:
-        if not rows.times_ms and tuple(rows.labels) == self._labels:
-            return Page(labels=self._labels, values=values)
         times: Times | None = None
         if rows.times_ms:
             times = np.full(len(values), NO_TIME, dtype=np.int64)
@@ -202,12 +210,9 @@ def _check_frame(every: list[bytes]) -> None:
 
 
 def _floats(rows: _Rows, every: list[bytes]) -> Floats:
-    text = b"\n".join(rows.numbers)
-    if not text.translate(None, _PLAIN) and not any(sign in text for sign in _SIGNED_NAN):
-        try:
-            return np.array(list(map(float, rows.numbers)), dtype=np.float64)
-        except ValueError:
-            pass  # What follows finds the line.
+    quick = floats(rows.numbers)
+    if quick is not None:
+        return quick
     values = np.zeros(len(rows.numbers))
     for row, token in enumerate(rows.numbers):
         try:

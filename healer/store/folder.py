@@ -7,10 +7,11 @@ import fcntl
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import Final
 
 from healer.errors import StoreError
 
-LOCK_FILE = "lock"
+LOCK_FILE: Final = "store.lock"
 
 
 @contextlib.contextmanager

@@ -24,7 +24,9 @@ from healer.store.columns import NEVER, Ids
 logger = logging.getLogger(__name__)
 
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
-SUFFIX: Final = ".log"
+NAME: Final = "series-{:010d}.log"
+PATTERN: Final = "series-" + "[0-9]" * 10 + ".log"
+"""The folder may hold other files, such as the journal."""
 
 Replay = Callable[[Sequence[Labels], Times, Floats], None]
 
@@ -59,7 +61,7 @@ class SegmentLog:
     def replay(self, into: Replay) -> Damage:
         """Give back all that the log holds, oldest first, and cut off what a killed process left half written."""
         places = orphans = 0
-        paths = sorted(self._folder.glob(f"*{SUFFIX}"))
+        paths = sorted(self._folder.glob(PATTERN))
         for path in paths:
             reader = frames.read_segment(path)
             names = _Names()
@@ -80,7 +82,7 @@ class SegmentLog:
                 logger.info("reading %s: cut off %d bytes that were half written", path, reader.torn_bytes)
                 os.truncate(path, reader.good_bytes)
             self._segments.append(_Segment(path, newest_ms, reader.good_bytes))
-            self._number = max(self._number, int(path.stem))
+            self._number = max(self._number, int(path.stem.removeprefix("series-")))
         return Damage(places=places, orphans=orphans)
 
     def write(self, ids: Ids, labels_of: Callable[[int], Labels], times_ms: Times, values: Floats) -> None:
@@ -126,7 +128,7 @@ class SegmentLog:
         if self._file is not None and self._segments[-1].bytes < self._limit():
             return
         number = self._number + 1
-        path = self._folder / f"{number:010d}{SUFFIX}"
+        path = self._folder / NAME.format(number)
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
         if self._file is not None:
             self._retired.append(self._file)

@@ -276,6 +276,43 @@ def test_a_warm_reader_answers_as_a_cold_one(page_lines: list[str], data: st.Dat
             assert repr(rows(warm)) == repr(rows(cold))
 
 
+WARM_PAGE = b"""# HELP a text
+# TYPE a gauge
+a 1
+a{b="c",d="e f"} 2.5e3
+
+a_b 0
+inf 7
+# TYPE z counter
+z{b="c"} NaN
+z{b="d"} +Inf
+"""
+BYTES = st.sampled_from([*b'abz{}"=,# \n\t\\0159.+-_eENaInf'])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, len(WARM_PAGE)), st.sampled_from(["put", "cut", "set"]), BYTES), max_size=3),
+    st.sampled_from([TEXT, OPENMETRICS]),
+)
+def test_a_page_that_differs_in_any_byte_is_read_as_if_it_were_the_first(
+    edits: list[tuple[int, str, int]], content_type: str
+) -> None:
+    page = WARM_PAGE if content_type == TEXT else WARM_PAGE.replace(b"\n\n", b"\n") + b"# EOF\n"
+    reader = PageReader()
+    for _ in range(3):
+        assert reader.read(page, content_type).errors == ()
+    assert reader._layout is not None
+    changed = bytearray(page)
+    for position, edit, byte in edits:
+        changed[position : position + (edit != "put")] = b"" if edit == "cut" else bytes([byte])
+    warm, cold = reader.read(bytes(changed), content_type), parse(bytes(changed), content_type)
+    # Which of several wrong lines is named may differ, since wrong numbers are looked for last.
+    assert bool(warm.errors) == bool(cold.errors)
+    assert warm.duplicates == cold.duplicates
+    if not warm.errors:
+        assert repr(rows(warm)) == repr(rows(cold))
+
+
 @given(st.binary(max_size=200))
 def test_any_bytes_give_a_page_or_a_line(body: bytes) -> None:
     for content_type in (TEXT, OPENMETRICS):

@@ -143,8 +143,8 @@ async def test_a_torn_tail_is_cut_at_every_length(folder: Path) -> None:
 
 
 async def test_a_torn_header_is_no_obstacle(folder: Path) -> None:
-    (folder / "0000000002.log").write_bytes(frames.HEADER[:3])
-    (folder / "0000000003.log").write_bytes(b"")
+    (folder / "series-0000000002.log").write_bytes(frames.HEADER[:3])
+    (folder / "series-0000000003.log").write_bytes(b"")
     found, _ = await reopened(folder)
     assert {len(rows) for rows in found.values()} == {10}
 
@@ -189,8 +189,8 @@ async def test_lost_definitions_cost_their_segment_only(folder: Path) -> None:
 
 
 async def test_garbage_in_the_folder_is_skipped(folder: Path) -> None:
-    (folder / "0000000007.log").write_bytes(bytes(range(256)) * 20)
-    (folder / "0000000008.log").write_bytes(frames.MARKER * 300)
+    (folder / "series-0000000007.log").write_bytes(bytes(range(256)) * 20)
+    (folder / "series-0000000008.log").write_bytes(frames.MARKER * 300)
     found, _ = await reopened(folder)
     assert {len(rows) for rows in found.values()} == {10}
 
