@@ -84,7 +84,8 @@ def _table(head: list[str], rows: list[list[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console()
-    console.print(table, width=None if console.is_terminal else 200)
+    # Read by a program, or by less: nothing is worse than a name cut in the middle.
+    (console if console.is_terminal else Console(width=240)).print(table)
 
 
 # why -----------------------------------------------------------------------------------------------------------------

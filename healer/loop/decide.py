@@ -119,7 +119,7 @@ def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome
     if plan is not None and decision.answer is Answer.GO:
         match best.remedy.mode:
             case Mode.AUTO:
-                return _start(incident, best.remedy, plan, events, now)
+                return _start(incident, best.remedy, plan, decision, events, now)
             case Mode.APPROVE:
                 return _ask(incident, best.remedy, plan, decision, events, now)
             case Mode.SUGGEST:
@@ -267,7 +267,10 @@ def _consider(
             events,
         )
     request = request_of(incident, choice.remedy, plan, state, approved=approved)
-    decision, _ = judge(request, fleet_of(now, incident), now.moment)
+    decision, answers = judge(request, fleet_of(now, incident), now.moment)
+    if decision.answer is Answer.GO:
+        names = ", ".join(answer.guard for answer in answers)
+        decision = dataclasses.replace(decision, guard="guards", detail=f"all {len(answers)} agree ({names})")
     return decision, plan, events
 
 
@@ -468,7 +471,7 @@ def _approval(incident: Incident, firing: list[Episode], now: Situation) -> Outc
             [_void(incident, Reason.PLAN_CHANGED, "what would be done is no longer what was approved", now)], again=0.5
         )
     if decision.answer is Answer.GO:
-        return _start(incident, choice.remedy, plan, events, now)
+        return _start(incident, choice.remedy, plan, decision, events, now)
     return _held(incident, choice.remedy, plan.target, decision, events, now)
 
 
@@ -477,13 +480,15 @@ def _void(incident: Incident, reason: Reason, detail: str, now: Situation) -> ev
     return ev.ApprovalVoided(at=now.moment.wall, incident=incident.id, digest=digest, reason=reason, detail=detail)
 
 
-def _start(incident: Incident, remedy: Remedy, plan: Plan, events: list[ev.AnyEvent], now: Situation) -> Outcome:
+def _start(
+    incident: Incident, remedy: Remedy, plan: Plan, decision: Decision, events: list[ev.AnyEvent], now: Situation
+) -> Outcome:
     state = now.states[plan.target.cluster]
     zone, pool = failure_domain(plan.target, state)
     node = state.nodes.get(plan.target.name) if plan.target.level is Level.NODE else None
     attempt = incident.attempts.get(remedy.name, 0) + 1
     operation = f"{incident.id}-{remedy.name}-{attempt}"
-    events.append(_decided(incident, remedy, plan.target, dataclasses.replace(GO, guard="guards"), now))
+    events.append(_decided(incident, remedy, plan.target, decision, now))
     events.append(
         ev.OperationStarted(
             at=now.moment.wall,
