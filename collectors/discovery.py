@@ -26,7 +26,7 @@ _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _ADDRESS: Final = re.compile(r"[^\s/?#@]+")
 _NOT_THERE: Final = (0, 0, 0)
 _PARAM: Final = "__param_"
-_LONGEST_FILE_BYTES: Final = 64 * 1024 * 1024
+_LONGEST_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

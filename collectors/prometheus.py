@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 import aiohttp
 
 from healer import telemetry
-from healer.clock import Clock, milliseconds
+from healer.clock import Clock, external_work, milliseconds
 from healer.collectors import discovery, fetching, scraping
 from healer.collectors.discovery import Target
 from healer.collectors.prometheus_settings import PrometheusSettings
@@ -56,12 +56,19 @@ class PrometheusCollector:
         async with self._session() as session, asyncio.TaskGroup() as group:
             running: dict[Target, asyncio.Task[None]] = {}
             while True:
-                wanted = dict.fromkeys((*self._static, *self._files.read()))
+                wanted = dict.fromkeys((*self._static, *await self._listed()))
                 for target in running.keys() - wanted.keys():
                     running.pop(target).cancel()
                 for target in wanted.keys() - running.keys():
                     running[target] = group.create_task(self._follow(target, session, sink), name=target.url)
                 await asyncio.sleep(_FILES_SECONDS if self._settings.files else 3600)
+
+    async def _listed(self) -> tuple[Target, ...]:
+        if not self._settings.files:
+            return ()
+        # In a thread, since long YAML takes long.
+        with external_work():
+            return await asyncio.to_thread(self._files.read)
 
     async def _follow(self, target: Target, session: aiohttp.ClientSession, sink: Sink) -> None:
         """Scrape `target` at its place in every interval, until cancelled."""
