@@ -12,6 +12,7 @@ from typing import Any, Final
 from healer import __version__, telemetry
 from healer.app.prepare import Prepared, prepare
 from healer.clock import Clock
+from healer.config.schema import Config
 from healer.errors import ConfigError, JournalError
 from healer.kube.caches import ClusterCaches
 from healer.loop.book import Book
@@ -178,8 +179,13 @@ class Service:
             log.warning("the configuration was not taken, the old one goes on:\n%s", "\n".join(problems))
             await self._note_reload("", problems)
             return problems
+        for name in _fixed(self._prepared.config, prepared.config):
+            log.warning("%s: was changed; that takes effect with the next start of healer", name)
         self._prepared = prepared
         self.book = prepared.book(self._providers)
+        storm = prepared.config.safety.storm
+        self.engine.intake.storm_alerts = storm.alerts
+        self.engine.intake.storm_over_seconds = storm.over.total_seconds()
         await self.evaluator.load(prepared.groups)
         telemetry.CONFIG_OK.set(1)
         telemetry.CONFIG_TIME.set(self.clock.now().timestamp())
@@ -230,6 +236,12 @@ class Service:
             }
             for found in explain(self.recorder.memory, subject, external_url=self._external_url())
         ]
+
+
+def _fixed(before: Config, after: Config) -> list[str]:
+    """Sections whose parts are opened once, and which have changed."""
+    names = ("clusters", "collect", "store", "journal", "providers", "notify", "web", "telemetry")
+    return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
 def _as_alert(episode: Episode) -> Alert:
