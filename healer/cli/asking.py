@@ -76,6 +76,8 @@ async def _answer(path: Path, incident: str, verb: str, by: str) -> None:
     if status == 200:
         click.echo(f"{incident}: {verb} counts")
         return
+    if status == 404:
+        fail(f"there is no incident {incident!r}; `healer incidents --open` lists those there are")
     fail(f"{incident}: {verb} does not count: {said.get('reason') or said.get('error')}")
 
 

@@ -22,4 +22,5 @@ def check(file: Path) -> None:
         fail("\n".join(map(str, error.problems)), code=2)
     rules = sum(len(group.rules) for group in prepared.groups)
     modes = ", ".join(f"{remedy.name} ({remedy.mode})" for remedy in prepared.remedies) or "none"
-    click.echo(f"{file}: fine. {len(prepared.config.clusters)} clusters, {rules} rules, remedies: {modes}")
+    clusters = ", ".join(cluster.name for cluster in prepared.config.clusters) or "none"
+    click.echo(f"{file}: fine. Clusters: {clusters}; rules: {rules}; remedies: {modes}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -15,6 +15,8 @@ from healer.cli.shared import config_option, fail, output_option, running
 if TYPE_CHECKING:
     from healer.loop.memory import Memory
     from healer.model.events import Recorded
+
+PIPE_COLUMNS: Final = 500
 
 
 def _journal_path(config: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -53,3 +54,16 @@ def running(work: Coroutine[Any, Any, T]) -> T:
         fail("\n".join(map(str, error.problems)), code=2)
     except HealerError as error:
         fail(f"healer: {error}")
+    except BaseExceptionGroup as group:
+        if (refused := _refused_address(group)) is None:
+            raise
+        fail(f"healer: {refused.strerror or refused}; set another web.listen, or stop who listens there")
+
+
+def _refused_address(group: BaseExceptionGroup[BaseException]) -> OSError | None:
+    """The one error in `group`, when it says that we may not listen where we should."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    codes = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+    return error if isinstance(error, OSError) and error.errno in codes else None
