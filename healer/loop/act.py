@@ -110,7 +110,7 @@ class Carrier:
     async def _step(self, index: int, action: Action) -> Failure | None:
         step = self._operation.step(index)
         if step.ended:
-            return Failure(Reason.STEP_FAILED, f"{action.name} had failed before the restart")
+            return Failure(step.reason, step.detail)
         if not step.started:
             await self._recorder.record(
                 ev.StepStarted(

@@ -19,7 +19,7 @@ from healer.errors import JournalError
 from healer.loop import understand
 from healer.loop.act import Carrier
 from healer.loop.book import Book, Cluster
-from healer.loop.decide import Situation, decide
+from healer.loop.decide import Outcome, Situation, decide
 from healer.loop.intake import Intake
 from healer.loop.recorder import Recorder
 from healer.loop.records import Incident, Operation
@@ -160,7 +160,7 @@ class Engine:
         while self._episodes:
             states = self._states()
             synced = {name for name, state in states.items() if state.freshness.synced}
-            batch = list(itertools.islice(self._episodes, BATCH))
+            batch = _taken(self._episodes)
             events: list[ev.AnyEvent] = []
             opening: dict[tuple[str, str, str, str], str] = {}
             incidents: list[str] = []
@@ -178,9 +178,11 @@ class Engine:
                     events += found.events
                     if found.incident:
                         incidents.append(found.incident)
-            await self.recorder.record(*events)
-            for id_ in batch:
-                self._episodes.pop(id_, None)
+            try:
+                await self.recorder.record(*events)
+            except JournalError:
+                self._episodes_changed(batch)
+                raise
             self.poke(*incidents)
             if waiting:
                 self._until_synced(waiting)
@@ -207,24 +209,35 @@ class Engine:
             )
             events: list[ev.AnyEvent] = []
             start = ""
-            taken: list[str] = []
-            for id_ in itertools.islice(self._incidents, BATCH):
-                taken.append(id_)
-                incident = self.memory.incidents.get(id_)
-                if incident is None or incident.state not in DECIDABLE:
-                    continue
-                outcome = decide(incident, now)
+            taken = _taken(self._incidents)
+            for index, id_ in enumerate(taken):
+                outcome = self._outcome(id_, now)
                 events += outcome.events
                 if outcome.again is not None:
                     self._later(id_, outcome.again)
                 if outcome.start:
                     start = outcome.start
+                    self.poke(*taken[index + 1 :])
                     break
-            await self.recorder.record(*events)
-            for id_ in taken:
-                self._incidents.pop(id_, None)
+            try:
+                await self.recorder.record(*events)
+            except JournalError:
+                self.poke(*taken)
+                raise
             if start:
                 self._begin(self.memory.operations[start])
+
+    def _outcome(self, id_: str, now: Situation) -> Outcome:
+        """What is decided about one incident. A fault of ours, or of a plugin's plan, must not keep the others waiting."""
+        incident = self.memory.incidents.get(id_)
+        if incident is None or incident.state not in DECIDABLE:
+            return Outcome([])
+        try:
+            return decide(incident, now)
+        except Exception as error:
+            log.exception("deciding about incident %s", id_)
+            detail = f"deciding failed: {type(error).__name__}: {error}"
+            return Outcome([ev.Escalated(at=now.moment.wall, incident=id_, reason=Reason.STEP_FAILED, detail=detail)])
 
     # Operations ------------------------------------------------------------------------------------------------------
 
@@ -243,6 +256,10 @@ class Engine:
             except JournalError as error:
                 log.warning("operation %s is held up: %s", operation.id, error)
                 await asyncio.sleep(JOURNAL_RETRY_SECONDS)
+            except Exception as error:
+                log.exception("operation %s", operation.id)
+                await self._abandon(operation, Reason.STEP_FAILED, f"{type(error).__name__}: {error}")
+                break
             else:
                 break
         self.poke_all()
@@ -253,7 +270,8 @@ class Engine:
         actions = book.actions.get(operation.remedy)
         incident = self.memory.incidents[operation.incident]
         if cluster is None or actions is None or len(actions) != len(operation.plan.previews):
-            await self._abandon(operation, "its remedy or its cluster is no longer configured as it was when it began")
+            detail = "its remedy or its cluster is no longer configured as it was when it began"
+            await self._abandon(operation, Reason.CANCELLED, detail)
             return
         await self._synced(cluster)
         carrier = Carrier(operation, actions, cluster=cluster, recorder=self.recorder, book=self.book)
@@ -281,19 +299,17 @@ class Engine:
         while not cluster.state().freshness.synced:
             await cluster.changed(1.0)
 
-    async def _abandon(self, operation: Operation, detail: str) -> None:
+    async def _abandon(self, operation: Operation, reason: Reason, detail: str) -> None:
         await self.recorder.record(
             ev.OperationEnded(
                 at=self.recorder.clock.now(),
                 incident=operation.incident,
                 operation=operation.id,
                 ok=False,
-                reason=Reason.CANCELLED,
+                reason=reason,
                 detail=detail,
             ),
-            ev.Escalated(
-                at=self.recorder.clock.now(), incident=operation.incident, reason=Reason.CANCELLED, detail=detail
-            ),
+            ev.Escalated(at=self.recorder.clock.now(), incident=operation.incident, reason=reason, detail=detail),
         )
 
     async def _conclude(
@@ -308,15 +324,14 @@ class Engine:
             return
         if verdict is Verdict.WORSE:
             await carrier.undo()
-            if page:
-                await self.recorder.record(
-                    ev.Escalated(
-                        at=self.recorder.clock.now(),
-                        incident=incident.id,
-                        reason=Reason.WORSE,
-                        detail=f"{operation.remedy} made it worse and was taken back as far as that goes",
-                    )
+            await self.recorder.record(
+                ev.Escalated(
+                    at=self.recorder.clock.now(),
+                    incident=incident.id,
+                    reason=Reason.WORSE,
+                    detail=f"{operation.remedy} made it worse and was taken back as far as that goes",
                 )
+            )
         if verdict is Verdict.INCONCLUSIVE and page:
             await self.recorder.record(
                 ev.Escalated(
@@ -326,3 +341,11 @@ class Engine:
                     detail=f"{operation.remedy} was carried out, but whether it helped cannot be told",
                 )
             )
+
+
+def _taken(waiting: dict[str, None]) -> list[str]:
+    """Take the oldest ones out, before anything is awaited: what is noted meanwhile is news again."""
+    taken = list(itertools.islice(waiting, BATCH))
+    for id_ in taken:
+        del waiting[id_]
+    return taken

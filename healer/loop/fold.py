@@ -295,6 +295,7 @@ def _(event: ev.StepEnded, memory: Memory, seq: int, monotonic: float) -> None:
         step.undone = True
     else:
         step.ended, step.ok = True, event.ok
+        step.reason, step.detail = event.reason, event.detail
     word = "undo " if event.undo else ""
     end = "done" if event.ok else f"failed ({event.reason}): {event.detail}"
     memory.say(
@@ -360,7 +361,7 @@ def _(event: ev.Verified, memory: Memory, seq: int, monotonic: float) -> None:
     if event.verdict is not Verdict.FIXED:
         incident.failed.add(operation.remedy)
         incident.decided = None
-        if incident.state is IncidentState.VERIFYING:
+        if incident.state is IncidentState.VERIFYING and event.verdict is not Verdict.WORSE:
             incident.state = IncidentState.OPEN
     evidence = "; ".join(event.evidence)
     incident.reason, incident.detail = REASONS[event.verdict], evidence

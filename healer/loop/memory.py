@@ -11,13 +11,14 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from healer.loop.records import Episode, Incident, Operation
-from healer.model.incidents import TimelineEntry
+from healer.model.incidents import IncidentState, TimelineEntry
 from healer.model.series import Labels
 from healer.model.targets import ObjectRef
 
 CLOSED_KEPT: Final = 2000
 """Closed incidents kept in memory; older ones are read from the journal."""
 TIMELINE_KEPT: Final = 400
+UNDER_WAY: Final = frozenset({IncidentState.ACTING, IncidentState.VERIFYING, IncidentState.UNDOING})
 
 
 class Memory:
@@ -60,7 +61,14 @@ class Memory:
 
     def unsettled_operations(self) -> list[Operation]:
         """What must be carried on after a restart, oldest first."""
-        return [op for op in self.operations.values() if not op.settled and self.incidents[op.incident].is_open]
+        return [op for op in self.operations.values() if self._is_under_way(op)]
+
+    def _is_under_way(self, operation: Operation) -> bool:
+        """Not settled, or settled without what has to follow: the end of the incident, or taking back."""
+        incident = self.incidents[operation.incident]
+        if not incident.is_open or incident.operation != operation.id:
+            return False
+        return not operation.settled or incident.state in UNDER_WAY
 
     # Changing --------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,8 @@ class StepRecord:
     started: bool = False
     ended: bool = False
     ok: bool = False
+    reason: Reason = Reason.OK
+    detail: str = ""
     undone: bool = False
     calls: dict[str, CallRecord] = dataclasses.field(default_factory=dict)
     notes: dict[str, Any] = dataclasses.field(default_factory=dict)
