@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
-import aiohttp
 import msgspec
 from pydantic import Field
 
+from healer.clock import Clock
 from healer.config.fields import FilePath, Secret, Section, Url
-from healer.errors import Permanent, Retryable
-from healer.model.incidents import IncidentState, IncidentView
+from healer.errors import Permanent
+from healer.model.incidents import AlertLine, IncidentState, IncidentView
 from healer.notify import wording
+from healer.notify.http import Poster
 from healer.ports import Operator
 
 SUMMARY_LIMIT: Final = 1024
+FIELD_LIMIT: Final = 255
 BODY_LIMIT_BYTES: Final = 500_000
-"""The API takes 512 KB; what is over is cut here, since it would refuse, and the page would be lost."""
-TIMEOUT_SECONDS: Final = 10.0
+"""The API takes 512 KB. What is over is cut here: it would refuse all of it, and the page would be lost."""
+ALERTS_SHOWN: Final = 20
 SEVERITIES: Final[Mapping[str, str]] = {
     "critical": "critical",
     "page": "critical",
@@ -51,90 +53,94 @@ class PagerDutySettings(Section):
     )
 
 
+class Sent(NamedTuple):
+    """What PagerDuty was told last, and for which of our alerts there: `call` counts them from 0."""
+
+    action: str = ""
+    call: int = 0
+
+    @classmethod
+    def of(cls, handle: str) -> Sent:
+        action, _, call = handle.partition(" ")
+        return cls(action, int(call) if call.isascii() and call.isdecimal() else 0)
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.call}" if self.call else self.action
+
+
 class PagerDutyNotifier:
     """ports.Notifier. The handle is the last thing that was sent: trigger, acknowledge or resolve."""
 
     Settings: ClassVar[type[PagerDutySettings]] = PagerDutySettings
     name = "pagerduty"
 
-    def __init__(self, settings: PagerDutySettings) -> None:
+    def __init__(self, settings: PagerDutySettings, *, clock: Clock | None = None) -> None:  # noqa: ARG002
         self.settings = settings
-        self._session: aiohttp.ClientSession | None = None
+        self._poster = Poster("PagerDuty")
 
     async def tell(self, view: IncidentView, handle: str) -> str:
-        action = self._action(view, handle)
-        if not action:
-            return handle
-        await self._send(self.event(view, action))
-        return action
+        sends = self._next(view, Sent.of(handle))
+        for sent in sends:
+            await self._send(self.event(view, sent))
+        return str(sends[0]) if sends else handle
 
-    def _action(self, view: IncidentView, before: str) -> str:
-        """What to send now, or nothing. Nothing is resolved or acknowledged that was not triggered."""
+    def _next(self, view: IncidentView, before: Sent) -> list[Sent]:
+        """What to send now, what counts from now on first. Nothing is ended or acknowledged that was not triggered.
+
+        PagerDuty wakes nobody for an alert that stands as acknowledged, whatever is sent for it. So, where we had
+        acknowledged one and a person is needed after all, that is a new alert, and the old one is over.
+        """
+        open_ = before.action in ("trigger", "acknowledge")
         if view.state is IncidentState.CLOSED:
-            return "resolve" if before in ("trigger", "acknowledge") else ""
-        wanted = view.page or self.settings.when is When.ALWAYS
-        if before in ("", "resolve"):
-            return "trigger" if wanted else ""
-        if view.page:
-            return "trigger" if before == "acknowledge" else ""
-        return "acknowledge" if view.acknowledged and before == "trigger" else ""
+            return [Sent("resolve", before.call)] if open_ else []
+        if not open_:
+            wanted = view.page or self.settings.when is When.ALWAYS
+            return [Sent("trigger", before.call)] if wanted else []
+        if view.page and before.action == "acknowledge":
+            return [Sent("trigger", before.call + 1), Sent("resolve", before.call)]
+        if view.acknowledged and before.action == "trigger":
+            return [Sent("acknowledge", before.call)]
+        return []
 
-    def event(self, view: IncidentView, action: str) -> dict[str, Any]:
-        """The body of the request."""
+    def event(self, view: IncidentView, sent: Sent) -> dict[str, Any]:
+        """The body of the request, never larger than the API takes."""
+        key = f"healer/{view.cluster}/{view.id}" + (f"/{sent.call}" if sent.call else "")
         body: dict[str, Any] = {
             "routing_key": self.settings.routing_key.get_secret_value(),
-            "event_action": action,
-            "dedup_key": f"healer/{view.cluster}/{view.id}",
+            "event_action": sent.action,
+            "dedup_key": key[-FIELD_LIMIT:],
         }
-        if action != "trigger":
+        if sent.action != "trigger":
             return body
-        where = view.target or view.owner
         body |= {
             "client": "Healer",
             "payload": {
-                "summary": wording.cut(wording.headline(view), SUMMARY_LIMIT),
-                "source": f"{view.cluster}/{where}",
-                "severity": SEVERITIES.get(view.severity, "error"),
+                "summary": wording.cut(wording.headline(view), SUMMARY_LIMIT, marker=wording.marker(view)),
+                "source": wording.cut(f"{view.cluster}/{view.target or view.owner}", FIELD_LIMIT),
+                "severity": SEVERITIES.get(view.severity.lower(), "error"),
                 "timestamp": view.changed_at.isoformat(),
-                "component": str(view.owner),
-                "group": view.cluster,
-                "class": view.title,
-                "custom_details": self._details(view),
+                "component": wording.cut(str(view.owner), FIELD_LIMIT),
+                "group": wording.cut(view.cluster, FIELD_LIMIT),
+                "class": wording.cut(view.title, FIELD_LIMIT),
             },
         }
-        if view.url:
+        if view.url and len(view.url) < 2000:
             body["client_url"] = view.url
             body["links"] = [{"href": view.url, "text": "the incident in Healer's console"}]
+        body["payload"]["custom_details"] = _details(view, BODY_LIMIT_BYTES - len(msgspec.json.encode(body)))
         return body
 
-    def _details(self, view: IncidentView) -> dict[str, Any]:
-        details = {
-            "reason": str(view.reason),
-            "detail": view.detail,
-            "remedy": view.remedy,
-            "times": wording.times(view),
-            "alerts": [
-                wording.cut(f"{alert.name}: {alert.summary or alert.labels}", 2000) for alert in view.alerts[:20]
-            ],
-        }
-        room = BODY_LIMIT_BYTES // 2 - len(msgspec.json.encode(details))
-        details["what happened"] = wording.newest(view.timeline, lines=200, characters=max(0, room // 4))
-        details["detail"] = wording.cut(view.detail, BODY_LIMIT_BYTES // 8)
-        return details
-
     async def _send(self, body: dict[str, Any]) -> None:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS))
-        try:
-            async with self._session.post(
-                f"{self.settings.url}/v2/enqueue",
-                data=msgspec.json.encode(body),
-                headers={"Content-Type": "application/json"},
-            ) as answer:
-                text = (await answer.text())[:300]
-                _check(answer.status, answer.headers, text)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            raise Retryable(f"sending to PagerDuty: {type(error).__name__}: {error}", delay_seconds=2) from error
+        doing = f"telling PagerDuty to {body['event_action']} {body['dedup_key']}"
+        status, _, text = await self._poster.post(
+            f"{self.settings.url}/v2/enqueue",
+            msgspec.json.encode(body),
+            {"Content-Type": "application/json"},
+            doing=doing,
+        )
+        if not 200 <= status < 300:
+            said = text[:300].decode("utf-8", "replace").replace(self.settings.routing_key.get_secret_value(), "…")
+            raise Permanent(f"{doing}: it answered {status}: {said}; check notify.pagerduty.routing_key")
 
     async def run(self, operator: Operator) -> None:  # noqa: ARG002 — takes no answers
         await asyncio.Event().wait()
@@ -143,16 +149,36 @@ class PagerDutyNotifier:
         return ()
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._poster.close()
 
 
-def _check(status: int, headers: Mapping[str, str], text: str) -> None:
-    if status == 202 or 200 <= status < 300:
-        return
-    if status == 429 or status >= 500:
-        asked = headers.get("Retry-After", "")
-        delay = float(asked) if asked.isdecimal() else 5.0
-        raise Retryable(f"sending to PagerDuty: it answered {status}: {text}", delay_seconds=delay)
-    raise Permanent(f"sending to PagerDuty: it answered {status}: {text}")
+def _details(view: IncidentView, room_bytes: int) -> dict[str, Any]:
+    """All that is known, in at most so many bytes of JSON: everything is cut shorter until it fits."""
+    size = room_bytes // 4
+    while True:
+        made = _details_of(view, size)
+        if len(msgspec.json.encode(made)) <= room_bytes:
+            return made
+        size //= 2  # escaped or beyond ASCII, a character takes up to six bytes
+
+
+def _details_of(view: IncidentView, size: int) -> dict[str, Any]:
+    mark = wording.marker(view)
+    alerts = view.alerts[:ALERTS_SHOWN]
+    more = len(view.alerts) - len(alerts)
+    return {
+        "reason": str(view.reason),
+        "detail": wording.cut(view.detail, size, marker=mark),
+        "remedy": wording.cut(view.remedy, min(size, FIELD_LIMIT)),
+        "times": wording.times(view),
+        "alerts": [
+            *(wording.cut(_alert(alert), size // ALERTS_SHOWN, marker=mark) for alert in alerts),
+            *([f"… and {more} more"] if more > 0 else []),
+        ],
+        "what happened": wording.newest(view.timeline, lines=200, characters=size),
+    }
+
+
+def _alert(alert: AlertLine) -> str:
+    said = ": ".join(filter(None, (alert.name, alert.summary)))
+    return f"{said} ({'firing' if alert.firing else 'resolved'}) {alert.labels}"

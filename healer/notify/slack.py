@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+import uuid
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, ClassVar, Final
 
 import msgspec
-from aiohttp import ClientError, web
+from aiohttp import web
 from pydantic import Field, SecretStr
 
 from healer.clock import Clock, SystemClock
@@ -17,20 +19,18 @@ from healer.config.fields import FilePath, Secret, Section, Text, Url
 from healer.errors import JournalError, Permanent, Retryable
 from healer.model.decisions import Reason
 from healer.model.incidents import IncidentView
-from healer.notify import slack_blocks
+from healer.notify import slack_answers, slack_blocks, slack_socket
+from healer.notify.slack_answers import Press
+from healer.notify.slack_api import MessageLost, NotShowable, SlackApi
 from healer.ports import Operator
-
-if TYPE_CHECKING:
-    from slack_sdk.web.async_client import AsyncWebClient
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_SECONDS: Final = 10
-RECONNECT_SECONDS: Final = 5.0
-RETRIED: Final = frozenset(
-    {"ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout", "rollup_error"}
-)
-LOST: Final = frozenset({"message_not_found", "cant_update_message", "edit_window_closed"})
+WHISPERS_WAITING: Final = 100
+WHISPER_TRIES: Final = 3
+POSTED_KEPT: Final = 2000
+NAMESPACE: Final = uuid.UUID("6f1d3f0a-2f0e-4c55-9a3f-6d6c1b1f5a11")
+"""For ids of messages: the same incident gives the same id, also after a restart."""
 
 
 class SlackSettings(Section):
@@ -59,69 +59,57 @@ class SlackNotifier:
     def __init__(self, settings: SlackSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings
         self._clock = clock or SystemClock()
-        self._client: AsyncWebClient | None = None
+        self._api = SlackApi(settings.api_url)
+        self._posted: OrderedDict[str, str] = OrderedDict()
+        self._whispers: asyncio.Queue[tuple[str, str, str]] = asyncio.Queue(maxsize=WHISPERS_WAITING)
 
-    def _web(self) -> AsyncWebClient:
-        if self._client is None:
-            from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415 — only who uses Slack pays for it
-
-            self._client = AsyncWebClient(
-                token=self.settings.bot_token.get_secret_value(),
-                base_url=self.settings.api_url.rstrip("/") + "/",
-                timeout=TIMEOUT_SECONDS,
-                retry_handlers=[],
-            )
-        return self._client
+    # Telling ---------------------------------------------------------------------------------------------------------
 
     async def tell(self, view: IncidentView, handle: str) -> str:
-        shown = {"text": slack_blocks.fallback(view), "blocks": slack_blocks.blocks(view)}
-        channel, _, ts = handle.partition(":")
-        if ts:
-            with contextlib.suppress(_MessageLost):
-                await self._call("chat.update", {"channel": channel, "ts": ts, **shown})
+        # What was posted while the journal could not keep its handle is edited all the same.
+        handle = self._posted.get(view.id) or handle
+        if handle:
+            with contextlib.suppress(MessageLost):
+                await self._edit(view, handle)
                 return handle
-        told = await self._call("chat.postMessage", {"channel": self.settings.channel, "unfurl_links": False, **shown})
-        return f"{told['channel']}:{told['ts']}"
+        handle = await self._post(view, handle)
+        self._posted[view.id] = handle
+        if len(self._posted) > POSTED_KEPT:
+            self._posted.popitem(last=False)
+        return handle
 
-    async def _call(self, method: str, body: dict[str, Any]) -> Mapping[str, Any]:
-        from slack_sdk.errors import SlackApiError, SlackClientError  # noqa: PLC0415 — see above
+    async def _edit(self, view: IncidentView, handle: str) -> None:
+        channel, _, ts = handle.partition(":")
+        await self._show("chat.update", view, {"channel": channel, "ts": ts})
 
+    async def _post(self, view: IncidentView, lost: str) -> str:
+        """A new message. Its id lets Slack recognise a second try, where it cares to."""
+        same = str(uuid.uuid5(NAMESPACE, f"{view.cluster}/{view.id}/{lost}"))
+        where = {"channel": self.settings.channel, "unfurl_links": False, "client_msg_id": same}
+        told = await self._show("chat.postMessage", view, where)
+        return f"{told.get('channel', self.settings.channel)}:{told.get('ts', '')}"
+
+    async def _show(self, method: str, view: IncidentView, where: dict[str, Any]) -> Any:
+        """Blocks if Slack takes them, else the bare sentence: better than nothing at 3 a.m."""
+        body = where | {"text": slack_blocks.fallback(view), "parse": "none", "link_names": False}
+        token = self.settings.bot_token
         try:
-            answer = await self._web().api_call(method, json=body)
-        except SlackApiError as error:
-            raise _translated(method, error.response) from error
-        except (SlackClientError, ClientError, TimeoutError, OSError, ValueError) as error:
-            raise Retryable(f"{method}: {type(error).__name__}: {error}", delay_seconds=2) from error
-        data: Mapping[str, Any] = answer.data if isinstance(answer.data, dict) else {}
-        return data
+            return await self._api.call(method, token, body | {"blocks": slack_blocks.blocks(view)})
+        except NotShowable as error:
+            log.warning("incident %s: %s; sent as plain text", view.id, error)
+            return await self._api.call(method, token, body | {"blocks": []})
 
     # Answers ---------------------------------------------------------------------------------------------------------
 
     async def run(self, operator: Operator) -> None:
-        token = self.settings.app_token
-        if token is None:
-            await asyncio.Event().wait()
-            return
-        from slack_sdk.socket_mode.aiohttp import SocketModeClient  # noqa: PLC0415 — see above
-        from slack_sdk.socket_mode.response import SocketModeResponse  # noqa: PLC0415 — see above
+        async def heard(payload: Any) -> None:
+            await self.answered(payload, operator)
 
-        while True:
-            client = SocketModeClient(app_token=token.get_secret_value(), web_client=self._web())
-
-            async def heard(client: Any, request: Any) -> None:
-                await client.send_socket_mode_response(SocketModeResponse(envelope_id=request.envelope_id))
-                if request.type == "interactive":
-                    await self.answered(request.payload, operator)
-
-            client.socket_mode_request_listeners.append(heard)
-            try:
-                await client.connect()  # type: ignore[no-untyped-call]
-                await asyncio.Event().wait()
-            except (ClientError, OSError, TimeoutError) as error:
-                log.warning("connecting to Slack: %s; trying again", error)
-                await asyncio.sleep(RECONNECT_SECONDS)
-            finally:
-                await client.close()  # type: ignore[no-untyped-call]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._whisper(), name="slack whispers")
+            if self.settings.app_token is not None:
+                listening = slack_socket.listen(self._api, self.settings.app_token, heard)
+                group.create_task(listening, name="slack socket mode")
 
     def routes(self, operator: Operator) -> Sequence[Any]:
         secret = self.settings.signing_secret
@@ -129,77 +117,60 @@ class SlackNotifier:
             return ()
 
         async def pressed(request: web.Request) -> web.Response:
-            body = await request.read()
-            if not self._signed(secret, body, request.headers):
-                return web.json_response({"error": "the signature is wrong or older than 5 minutes"}, status=401)
-            form = await request.post()
-            try:
-                payload = msgspec.json.decode(str(form.get("payload", "")))
-            except msgspec.DecodeError:
-                return web.json_response({"error": "payload is not JSON"}, status=400)
-            await self.answered(payload, operator)
-            return web.Response()
+            return await self._pressed(request, secret, operator)
 
         return (web.post("/hooks/slack", pressed),)
 
-    def _signed(self, secret: SecretStr, body: bytes, headers: Mapping[str, str]) -> bool:
-        """Signature first, age second; both before anything in the body is believed."""
-        from slack_sdk.signature import Clock as SlackClock  # noqa: PLC0415 — see above
-        from slack_sdk.signature import SignatureVerifier  # noqa: PLC0415 — see above
-
-        ours = self._clock
-
-        class Now(SlackClock):
-            def now(self) -> float:
-                return ours.now().timestamp()
-
-        verifier = SignatureVerifier(secret.get_secret_value(), Now())
-        return bool(verifier.is_valid_request(body, dict(headers)))
+    async def _pressed(self, request: web.Request, secret: SecretStr, operator: Operator) -> web.Response:
+        """POST /hooks/slack. Nothing in a body is believed, or even parsed, that Slack has not signed of late."""
+        body = await request.read()
+        now = self._clock.now().timestamp()
+        if why := slack_answers.signed(secret.get_secret_value(), body, request.headers, now_seconds=now):
+            log.warning("a request to /hooks/slack was refused: %s", why)
+            return web.json_response({"error": why}, status=401)
+        form = await request.post()
+        try:
+            payload = msgspec.json.decode(str(form.get("payload", "")))
+        except (msgspec.DecodeError, RecursionError):
+            return web.json_response({"error": "the form field 'payload' is not JSON"}, status=400)
+        await self.answered(payload, operator)
+        return web.Response()
 
     async def answered(self, payload: Any, operator: Operator) -> None:
         """Somebody pressed a button: pass it on, and tell them where it did not count."""
-        if not isinstance(payload, dict) or payload.get("type") != "block_actions":
-            return
-        user = payload.get("user") or {}
-        by = str(user.get("id", ""))
-        for action in payload.get("actions") or ():
-            verb = str(action.get("action_id", ""))
-            incident, _, digest = str(action.get("value", "")).partition(" ")
-            if verb not in ("approve", "deny") or not by:
-                continue
+        for press in slack_answers.presses(payload):
             try:
-                reason = await operator.answer(incident, approve=verb == "approve", by=by, via="slack", digest=digest)
+                reason = await operator.answer(
+                    press.incident, approve=press.verb == "approve", by=press.by, via="slack", digest=press.digest
+                )
             except JournalError as error:
-                await self._whisper(payload, by, f"your answer could not be recorded: {error}")
+                log.warning("an answer from Slack was not recorded: %s", error)
+                self._later(press, "Your answer could not be recorded and does not count. Press again in a moment.")
                 continue
             if reason is not Reason.OK:
-                await self._whisper(payload, by, f"your answer does not count: {reason}")
+                self._later(press, slack_answers.why_not(press, reason, operator.incident(press.incident)))
 
-    async def _whisper(self, payload: Mapping[str, Any], user: str, text: str) -> None:
-        channel = str((payload.get("channel") or {}).get("id", "")) or self.settings.channel
+    def _later(self, press: Press, text: str) -> None:
+        """Slack wants its answer within 3 seconds, so the person is told by another way."""
         try:
-            await self._call(
-                "chat.postEphemeral", {"channel": channel, "user": user, "text": slack_blocks.escape(text)}
-            )
-        except (Retryable, Permanent) as error:
-            log.warning("answering a person in Slack: %s", error)
+            self._whispers.put_nowait((press.channel or self.settings.channel, press.by, text))
+        except asyncio.QueueFull:
+            log.warning("a person in Slack is not told why an answer does not count: too many are to be told")
+
+    async def _whisper(self) -> None:
+        while True:
+            channel, user, text = await self._whispers.get()
+            body = {"channel": channel, "user": user, "text": slack_blocks.code(text)}
+            for _ in range(WHISPER_TRIES):
+                try:
+                    await self._api.call("chat.postEphemeral", self.settings.bot_token, body)
+                except Retryable as error:
+                    await asyncio.sleep(error.delay_seconds)
+                except Permanent as error:
+                    log.warning("telling a person in Slack: %s", error)
+                    break
+                else:
+                    break
 
     async def close(self) -> None:
-        self._client = None
-
-
-class _MessageLost(Permanent):
-    """The message that was to be edited is no more: post another."""
-
-
-def _translated(method: str, response: Any) -> Exception:
-    status = getattr(response, "status_code", 0)
-    headers = getattr(response, "headers", {}) or {}
-    code = response.get("error", "") if hasattr(response, "get") else ""
-    said = f"{method}: Slack answered {status} {code}"
-    if status == 429 or code in RETRIED or status >= 500:
-        asked = str(headers.get("Retry-After", headers.get("retry-after", "")))
-        return Retryable(said, delay_seconds=float(asked) if asked.isdecimal() else 2.0)
-    if code in LOST:
-        return _MessageLost(said)
-    return Permanent(said)
+        await self._api.close()
