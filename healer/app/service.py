@@ -27,7 +27,10 @@ from healer.loop.telling import Telling
 from healer.loop.why import explain
 from healer.model import events as ev
 from healer.model.alerts import Alert, AlertStatus
+from healer.model.decisions import Answer
+from healer.model.incidents import IncidentState
 from healer.ports import AlertReport, Collector, Notifier, Provider
+from healer.safety.guards import GUARDS
 from healer.web.api import whole
 from healer.web.keys import Site
 from healer.web.server import application, listening
@@ -159,13 +162,22 @@ class Service:
             if over:
                 with contextlib.suppress(JournalError):
                     await self.engine.intake.take(AlertReport(source="rules", alerts=over))
-            telemetry.PAUSED.set(1 if memory.paused else 0)
-            counts: dict[str, int] = {}
-            for incident in memory.open_incidents():
-                counts[incident.state] = counts.get(incident.state, 0) + 1
-            telemetry.INCIDENTS_OPEN.clear()
-            for state, count in counts.items():
-                telemetry.INCIDENTS_OPEN.labels(state).set(count)
+            self._gauge()
+
+    def _gauge(self) -> None:
+        memory = self.recorder.memory
+        telemetry.PAUSED.set(1 if memory.paused else 0)
+        counts: dict[str, int] = {}
+        holding: set[str] = set()
+        for incident in memory.open_incidents():
+            counts[incident.state] = counts.get(incident.state, 0) + 1
+            if incident.state is IncidentState.OPEN and incident.decided and incident.decided.answer is not Answer.GO:
+                holding.add(incident.decided.guard)
+        telemetry.INCIDENTS_OPEN.clear()
+        for state, count in counts.items():
+            telemetry.INCIDENTS_OPEN.labels(state).set(count)
+        for guard in GUARDS:
+            telemetry.GUARD_CLOSED.labels(guard.name).set(guard.name in holding)
 
     # Reloading -------------------------------------------------------------------------------------------------------
 

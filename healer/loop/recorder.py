@@ -18,7 +18,7 @@ from healer.errors import JournalError
 from healer.loop import fold
 from healer.loop.memory import Memory
 from healer.model.decisions import Moment
-from healer.model.events import AnyEvent, Decided, kind
+from healer.model.events import AnyEvent, Decided, IncidentClosed, IncidentOpened
 from healer.ports import Journal
 
 WAITING_LIMIT: Final = 100_000
@@ -98,18 +98,23 @@ class Recorder:
         moment = self.moment()
         for one in recorded:
             fold.take(self.memory, one, moment)
-            _count(one.event)
+            self._meter(one.event)
             for watcher in tuple(self._watchers):
                 watcher(one.event)
         for _, done in batch:
             if not done.done():
                 done.set_result(None)
 
-
-def _count(event: AnyEvent) -> None:
-    telemetry.JOURNAL_EVENTS.labels(kind(event)).inc()
-    if isinstance(event, Decided):
-        telemetry.DECISIONS.labels(event.answer, event.reason).inc()
+    def _meter(self, event: AnyEvent) -> None:
+        match event:
+            case Decided():
+                telemetry.DECISIONS.labels(event.answer, event.reason).inc()
+            case IncidentOpened() if episode := self.memory.episodes.get(event.episode):
+                telemetry.DETECT_SECONDS.observe(max(0.0, (event.at - episode.starts_at).total_seconds()))
+            case IncidentClosed():
+                telemetry.INCIDENTS_CLOSED.labels(event.reason).inc()
+            case _:
+                return
 
 
 @contextlib.asynccontextmanager
