@@ -179,6 +179,17 @@ class Service:
         for guard in GUARDS:
             telemetry.GUARD_CLOSED.labels(guard.name).set(guard.name in holding)
 
+    async def _try_journal(self) -> None:
+        """While the journal takes nothing, knock: else a service that nobody sends to would never learn that it can again."""
+        since = self.recorder.unwritable_since
+        if since is None:
+            return
+        lasted = self.clock.monotonic() - since
+        with contextlib.suppress(JournalError):
+            await self.recorder.record(ev.JournalRecovered(at=self.clock.now(), seconds=lasted))
+            log.warning("the journal can be written again, after %.0f s", lasted)
+            self.engine.poke_all()
+
     # Reloading -------------------------------------------------------------------------------------------------------
 
     async def reload(self) -> Sequence[str]:
@@ -216,7 +227,7 @@ class Service:
 
     def ready(self) -> list[str]:
         """What is missing before alerts can be taken and judged, a sentence each."""
-        missing = [] if self.recorder.writable else ["the journal cannot be written"]
+        missing = [] if self.recorder.unwritable_since is None else ["the journal cannot be written"]
         missing += [f"cluster {name} has not been read yet" for name, c in self.caches.items() if not c.is_synced]
         return missing
 

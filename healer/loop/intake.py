@@ -70,7 +70,8 @@ class Intake:
         known = memory.firing.get(alert.identity)
         current = seen.get(alert.identity, known.id if known else "")
         if alert.status is AlertStatus.RESOLVED:
-            if not current:
+            if not current or (known and alert.ends_at is not None and alert.ends_at < known.starts_at):
+                # Not known to fire, or the late end of an earlier occurrence: the newer one goes on.
                 return None
             seen[alert.identity] = ""
             ends_at = min(alert.ends_at or now, now)

@@ -36,7 +36,8 @@ class Recorder:
         self._count = 0
         self._wake = asyncio.Event()
         self._watchers: list[Callable[[AnyEvent], None]] = []
-        self.writable = True
+        self.unwritable_since: float | None = None
+        """On the monotonic clock; None while the journal takes what it is given."""
         self.started_at = clock.now()
 
     def moment(self) -> Moment:
@@ -85,7 +86,8 @@ class Recorder:
         try:
             recorded = await self._journal.append(events)
         except JournalError as error:
-            self.writable = False
+            if self.unwritable_since is None:
+                self.unwritable_since = self.clock.monotonic()
             for _, done in batch:
                 if not done.cancelled():
                     done.set_exception(JournalError(str(error)))
@@ -94,7 +96,7 @@ class Recorder:
             for _, done in batch:
                 done.cancel()
             raise
-        self.writable = True
+        self.unwritable_since = None
         moment = self.moment()
         for one in recorded:
             fold.take(self.memory, one, moment)

@@ -39,6 +39,12 @@ class ConfigReloaded(Event, frozen=True, kw_only=True, tag=True):
     """Empty when the new configuration runs; else the old one goes on."""
 
 
+class JournalRecovered(Event, frozen=True, kw_only=True, tag=True):
+    """For so long nothing could be written, and therefore nothing was taken in and nothing new was done."""
+
+    seconds: float
+
+
 class Paused(Event, frozen=True, kw_only=True, tag=True):
     by: str
     why: str = ""
@@ -270,6 +276,7 @@ AnyEvent = (
     ServiceStarted
     | ServiceStopped
     | ConfigReloaded
+    | JournalRecovered
     | Paused
     | Resumed
     | AlertFired
