@@ -140,7 +140,7 @@ def is_cordoned_by(node: JSON, operation: str) -> bool:
     return is_cordoned(node) and bool(owner) and operation in ("", owner)
 
 
-async def uncordon(context: StepContext, node: JSON, *, kept: str = "") -> None:
+async def uncordon(context: StepContext, node: JSON, *, kept: str = "", irreversible: bool = False) -> None:
     """Take the cordon away in one patch on exactly this version of the node; with `kept`, leave it and say why."""
 
     async def patch(_key: str) -> JSON | None:
@@ -154,4 +154,4 @@ async def uncordon(context: StepContext, node: JSON, *, kept: str = "") -> None:
         found = await steps.read(context, context.target)
         return found is None or CORDONED_BY not in steps.annotations_of(found)
 
-    await context.once("uncordon", context.target, patch, steps.settled_when(done), irreversible=False)
+    await context.once("uncordon", context.target, patch, steps.settled_when(done), irreversible=irreversible)

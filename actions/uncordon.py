@@ -60,7 +60,7 @@ class Uncordon:
                 await context.say(f"{context.target.name} is {FOREIGN}")
                 return
             try:
-                await cordon.uncordon(context, node)
+                await cordon.uncordon(context, node, irreversible=True)
             except Conflict:
                 continue
             await context.say(f"{context.target.name} takes new pods again")
