@@ -6,6 +6,7 @@ Every eviction names the pod's UID, so that a pod made anew under the same name 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -93,7 +94,7 @@ class Drain:
             touches=tuple(_touched(pod) for pod in plan.pods),
             warnings=_warnings(plan, state),
             reversible=not plan.of(Fate.EVICT),
-            blocked=_all_blocked(plan),
+            blocked=_in_one(plan.blocked),
         )
 
     # During ----------------------------------------------------------------------------------------------------------
@@ -107,6 +108,7 @@ class Drain:
             context.check()
             cordoned = self._still_ours(context, cordoned=cordoned)
             plan = drains.plan_drain(context.state(), context.target.name, self._rules)
+            _refuse_forbidden(context, plan)
             try:
                 if not _left(plan) and not await self._missed(context, plan):
                     break
@@ -251,6 +253,13 @@ class Drain:
         """Evicted pods are not brought back: their controllers have made others. The cordon gives the node back."""
 
 
+def _refuse_forbidden(context: StepContext, plan: DrainPlan) -> None:
+    """What was not allowed when it was planned is not allowed later either, whatever has come to the node meanwhile."""
+    if blocked := _in_one(plan.forbidden):
+        error = MultipleBudgets if blocked.reason is Reason.MULTIPLE_BUDGETS else steps.CannotBeDone
+        raise error(f"draining {context.target}: {blocked.detail}")
+
+
 def _left(plan: DrainPlan) -> tuple[PodPlan, ...]:
     return tuple(planned for planned in plan.pods if planned.fate is not Fate.STAY)
 
@@ -286,13 +295,12 @@ def _warnings(plan: DrainPlan, state: ClusterState) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _all_blocked(plan: DrainPlan) -> Blocked | None:
-    """Every reason in one, under the name of the first that a person has to mend."""
-    blocked = plan.blocked
+def _in_one(blocked: Sequence[Blocked]) -> Blocked | None:
+    """Every reason in one, under the name of the one that is hardest to guess."""
     if not blocked:
         return None
     two = [b for b in blocked if b.reason is Reason.MULTIPLE_BUDGETS]
-    return Blocked(reason=(two or list(blocked))[0].reason, detail="; ".join(b.detail for b in blocked))
+    return Blocked(reason=(two or blocked)[0].reason, detail="; ".join(b.detail for b in blocked))
 
 
 def _two_budgets(state: ClusterState, pod: Pod, error: MultipleBudgets) -> str:

@@ -7,6 +7,7 @@ always taken away again; Kubernetes never does.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -29,6 +30,8 @@ TAINT: Final = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoE
 DEAD: Final = (MachineState.STOPPED, MachineState.TERMINATED)
 CONFLICTS: Final = 5
 LOOK_SECONDS: Final = 2.0
+LATE_SECONDS: Final = 5.0
+"""So much later than the proof a sign of life may still have been on its way to us."""
 
 
 class FenceSettings(Section):
@@ -117,7 +120,7 @@ class Fence:
                 if machine.state in DEAD:
                     return machine
                 if machine.state is not MachineState.STOPPING and not ordered:
-                    await self._order_off(context, provider, node, machine)
+                    await self._order_off(context, provider, node, machine, deadline)
                     ordered = True
                 detail = f"machine {machine.id} is {machine.state}"
             except Retryable as error:
@@ -127,7 +130,9 @@ class Fence:
                 raise steps.NotFenced(f"fencing {node.name}: not proven dead after {seconds:g} s: {detail}")
             await deadline.wait(LOOK_SECONDS)
 
-    async def _order_off(self, context: StepContext, provider: Provider, node: Node, machine: Machine) -> None:
+    async def _order_off(
+        self, context: StepContext, provider: Provider, node: Node, machine: Machine, deadline: Deadline
+    ) -> None:
         if not self.settings.power_off:
             raise steps.NotFenced(
                 f"fencing {node.name}: {provider.name} says that machine {machine.id} is {machine.state}; nothing may be"
@@ -138,7 +143,10 @@ class Fence:
                 f"fencing {node.name}: {provider.name} does not know the state of machine {machine.id}"
             )
 
+        asked = context.clock.monotonic()
+
         async def power_off(key: str) -> JSON | None:
+            deadline.held(since=asked)
             await provider.power_off(node, key=key)
             return None
 
@@ -153,18 +161,21 @@ class Fence:
         if not await self._taint(context, proof):
             return
         deadline = await Deadline.begin(context, self.settings.timeout, name="began freeing")
-        forced_from = context.clock.monotonic() + self.settings.force_delete_after.total_seconds()
+        proven_at = context.clock.monotonic()
+        forced_from = proven_at + self.settings.force_delete_after.total_seconds()
         while True:
             context.check()
             state = context.state()
-            _still_dead(state, proof)
+            _still_dead(state, proof, proven_at)
             pods, volumes = _held(state, context.target.name), _attached(state, context.target.name)
             if not pods and not volumes:
                 return
             if deadline.passed:
                 raise steps.DeadlinePassed(f"freeing {context.target}: {_still_held(pods, volumes)}")
             if pods and context.clock.monotonic() >= forced_from:
-                await self._force_delete(context, proof, provider, node)
+                await self._force_delete(
+                    context, provider, node, lambda: _still_dead(context.state(), proof, proven_at)
+                )
             await deadline.wait(LOOK_SECONDS)
 
     async def _taint(self, context: StepContext, proof: FenceProof) -> bool:
@@ -237,7 +248,9 @@ class Fence:
 
         return steps.settled_when(is_so)
 
-    async def _force_delete(self, context: StepContext, proof: FenceProof, provider: Provider, node: Node) -> None:
+    async def _force_delete(
+        self, context: StepContext, provider: Provider, node: Node, check_dead: Callable[[], None]
+    ) -> None:
         """Without a grace period, which only the kubelet could keep: there is none, as is proven once more just before."""
         try:
             machine = await provider.describe(node)
@@ -247,7 +260,7 @@ class Fence:
             raise steps.NotFenced(f"freeing {node.name}: machine {machine.id} is {machine.state} again")
         for pod in _held(context.state(), context.target.name):
             if pod.deleting_since is not None and not pod.finalizers:
-                _still_dead(context.state(), proof)
+                check_dead()
                 await self._force_delete_pod(context, pod)
 
     async def _force_delete_pod(self, context: StepContext, pod: Pod) -> None:
@@ -279,11 +292,18 @@ class Fence:
         await self._untaint(context)
 
 
-def _still_dead(state: ClusterState, proof: FenceProof) -> None:
-    """A proof is for one life of a machine. Raises NotFenced when it has begun another."""
+def _still_dead(state: ClusterState, proof: FenceProof, proven_at: float) -> None:
+    """A proof is for one life of one machine. Raises NotFenced when it has begun another, or when the dead node speaks."""
     node = next((n for n in state.nodes.values() if n.ref.uid == proof.identity.uid), None)
-    if node is not None and proof.identity.boot_id and node.boot_id != proof.identity.boot_id:
+    if node is None:
+        return
+    if proof.identity.boot_id and node.boot_id != proof.identity.boot_id:
         raise steps.NotFenced(f"freeing {node.name}: its machine has booted again")
+    if node.ready and state.heartbeats.get(node.name, proven_at) > proven_at + LATE_SECONDS:
+        raise steps.NotFenced(
+            f"freeing {node.name}: it has renewed its lease although {proof.provider} says that machine"
+            f" {proof.machine.id} is {proof.machine.state}; is its providerID right?"
+        )
 
 
 def _held(state: ClusterState, node_name: str) -> list[Pod]:

@@ -15,6 +15,8 @@ from healer.model.cluster import ClusterState, Node
 
 LEAST_FOR_A_SHARE: Final = 2
 """One node is never an outage of what it shares with others."""
+MISSED_SECONDS: Final = 11.0
+"""A node that has not been heard of for so long has missed a renewal: kubelets renew every 10 s."""
 INSTANCE_TYPE_LABEL: Final = "node.kubernetes.io/instance-type"
 SHARED: Final[Mapping[str, Callable[[Node], str]]] = {
     "zone": lambda node: node.zone,
@@ -119,7 +121,7 @@ def unsettled(state: ClusterState, node: Node, now: float, limits: Thresholds) -
     Kubelets renew every 10 s, each in its own phase: only `silent_after` and one renewal later are all seen.
     """
     silent = silent_seconds(state, node.name, now)
-    if node.condition("Ready") == "Unknown" or silent <= limits.silent_after_seconds:
+    if node.condition("Ready") == "Unknown" or silent <= MISSED_SECONDS:
         return 0.0
     return max(0.0, limits.settle_seconds - silent)
 

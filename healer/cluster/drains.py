@@ -37,13 +37,18 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlan:
-    """What happens to one pod. `note` says why, for people; `tier`: lower ones leave first; `delay`: what will hold it up."""
+    """What happens to one pod. `note` says why, for people; `tier`: lower ones leave first.
+
+    `delay`: what would hold it up now. `deadlock`: what will hold it up for ever, as its budget stands.
+    `blocked`: why it must not be evicted at all.
+    """
 
     pod: Pod
     fate: Fate
     note: str = ""
     tier: int = 0
     delay: str = ""
+    deadlock: Blocked | None = None
     blocked: tuple[Blocked, ...] = ()
 
 
@@ -55,8 +60,14 @@ class DrainPlan:
     pods: tuple[PodPlan, ...]
 
     @property
-    def blocked(self) -> tuple[Blocked, ...]:
+    def forbidden(self) -> tuple[Blocked, ...]:
+        """Why nothing may be evicted, now or later, as things stand."""
         return tuple(blocked for plan in self.pods for blocked in plan.blocked)
+
+    @property
+    def blocked(self) -> tuple[Blocked, ...]:
+        """Why it should not be begun: what is forbidden, and what would never end."""
+        return (*self.forbidden, *(plan.deadlock for plan in self.pods if plan.deadlock))
 
     def of(self, fate: Fate) -> tuple[PodPlan, ...]:
         return tuple(plan for plan in self.pods if plan.fate is fate)
@@ -95,16 +106,24 @@ def plan_pod(state: ClusterState, pod: Pod, rules: Rules, *, alive: bool) -> Pod
         else:
             blocked.append(_infeasible(pod, "has no controller that would make it anew; force: true would lose it"))
     budgets = _consulted(state, pod)
-    delay = ""
+    delay, deadlock = "", None
     if len(budgets) > 1:
         names = " and ".join(sorted(f"{b.ref.namespace}/{b.ref.name}" for b in budgets))
         detail = f"{pod.ref} is covered by the disruption budgets {names}, and with more than one the API refuses"
         blocked.append(Blocked(reason=Reason.MULTIPLE_BUDGETS, detail=f"{detail} every eviction; narrow one of them"))
     elif budgets:
         delay = forecast(budgets[0], pod)
-        if alive and (deadlock := never(budgets[0], pod)):
-            blocked.append(_infeasible(pod, deadlock))
-    return PodPlan(pod=pod, fate=Fate.EVICT, note="; ".join(notes), tier=tier, delay=delay, blocked=tuple(blocked))
+        if alive and (why := never(budgets[0], pod)):
+            deadlock = _infeasible(pod, why)
+    return PodPlan(
+        pod=pod,
+        fate=Fate.EVICT,
+        note="; ".join(notes),
+        tier=tier,
+        delay=delay,
+        deadlock=deadlock,
+        blocked=tuple(blocked),
+    )
 
 
 def _stays(state: ClusterState, pod: Pod) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 from healer.actions.cordon import Cordon, CordonSettings
 from healer.actions.drain import Drain, DrainSettings
-from healer.actions.steps import DeadlinePassed
+from healer.actions.steps import CannotBeDone, DeadlinePassed
 from healer.errors import MultipleBudgets, StoppedByOperator, TakenOver
 from healer.model.decisions import Reason, Verdict
 from healer.model.plans import Effect
@@ -153,10 +153,36 @@ def test_c5_two_budgets_are_found_in_the_plan_and_named(play: Play) -> None:
         assert blocked is not None
         assert blocked.reason is Reason.MULTIPLE_BUDGETS
         assert "shop/one and shop/two" in blocked.detail
-        with pytest.raises(MultipleBudgets, match="shop/one, shop/two"):
+        with pytest.raises(MultipleBudgets, match="shop/one and shop/two"):
             await drain().run(stage.context("drain", "Node", NODE))
+        assert evictions(stage) == []
 
     play(story, world)
+
+
+def test_two_budgets_that_our_view_does_not_show_yet_are_named_from_the_servers_refusal(play: Play) -> None:
+    async def story(stage: Any) -> None:
+        await cordoned(stage)
+        stage.api.faults.watch_lag_seconds = 30.0
+        builders.add_pdb(stage.world, "shop", "web", name="one", max_unavailable=1)
+        builders.add_pdb(stage.world, "shop", "web", name="two", max_unavailable=1)
+        with pytest.raises(MultipleBudgets, match="more than one PodDisruptionBudget"):
+            await drain().run(stage.context("drain", "Node", NODE))
+        assert len(evictions(stage)) == 1
+
+    play(story, a_world(6))
+
+
+def test_a_bare_pod_that_came_after_the_plan_is_not_evicted_either(play: Play) -> None:
+    async def story(stage: Any) -> None:
+        await cordoned(stage)
+        builders.add_bare_pod(stage.world, "shop", "late", node=NODE)
+        await stage.until(lambda: ("shop", "late") in stage.caches.state().pods)
+        with pytest.raises(CannotBeDone, match="late has no controller"):
+            await drain().run(stage.context("drain", "Node", NODE))
+        assert evictions(stage) == []
+
+    play(story, a_world(6))
 
 
 def test_a_budget_that_can_never_be_met_is_foreseen(play: Play) -> None:

@@ -155,6 +155,24 @@ def test_before_the_cluster_notices_pods_are_deleted_one_by_one_after_a_while(pl
     play(story, a_world())
 
 
+def test_a_node_that_speaks_although_its_machine_is_said_to_be_dead_is_not_forced(play: Play) -> None:
+    world = a_world()
+    other = builders.add_node(world, "other", zone="zone-b")
+
+    async def story(stage: Any) -> None:
+        machine = next(m for m in world.cloud.machines.values() if m.node_name == other)
+        world.storage.update("nodes", "", NODE, lambda n: n["spec"].update(providerID=machine.provider_id))
+        world.inject(Fault(name="machine-death", target=other))
+        await stage.until(lambda: stage.caches.state().nodes[NODE].provider_id == machine.provider_id)
+        world.options.shutdown_seconds = 300.0
+        with pytest.raises(NotFenced, match="is its providerID right"):
+            await a_fence().run(stage.context("fence", "Node", NODE))
+        assert forced(stage) == []
+        assert not tainted(stage)
+
+    play(story, world)
+
+
 def test_the_taint_goes_also_when_the_pods_do_not(play: Play) -> None:
     async def story(stage: Any) -> None:
         stage.world.options.node_grace_seconds = 600.0

@@ -91,13 +91,14 @@ def test_c3_the_answer_of_the_eviction_api_is_foreseen(limits: Budget, ready: bo
 def test_c4_a_budget_that_wants_every_pod_is_a_deadlock_while_the_node_lives() -> None:
     limits = a_budget("all", allowed=0, expected_pods=1, desired_healthy=1)
     pod = a_pod("x", on="n1", owner=RS)
-    assert [b.reason for b in fate(pod, limits).blocked] == [Reason.INFEASIBLE]
+    alive = plan_drain(a_cluster(a_node("n1"), pod, limits), "n1", Rules())
+    assert [b.reason for b in alive.blocked] == [Reason.INFEASIBLE]
+    assert alive.forbidden == ()
     dead = a_cluster(a_node("n1", ready="Unknown"), pod, limits)
-    (plan,) = plan_drain(dead, "n1", Rules()).pods
-    assert plan.blocked == ()
-    assert plan.delay
+    assert plan_drain(dead, "n1", Rules()).blocked == ()
+    assert plan_drain(dead, "n1", Rules()).pods[0].delay
     waiting = a_budget("some", allowed=0, expected_pods=3, desired_healthy=2)
-    assert fate(pod, waiting).blocked == ()
+    assert fate(pod, waiting).deadlock is None
 
 
 def test_critical_pods_leave_last_and_low_priorities_first() -> None:
