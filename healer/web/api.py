@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from healer.errors import JournalError
-from healer.model.cluster import ClusterState
 from healer.model.decisions import Reason
-from healer.model.incidents import IncidentView
+from healer.web import shapes
 from healer.web.guarding import problem
-from healer.web.keys import SITE
+from healer.web.keys import SITE, Site
+from healer.web.shapes import whole as whole  # noqa: PLC0414 — named here for whoever puts the service together
+from healer.web.streaming import HUB
 
-HEARTBEAT_SECONDS: Final = 15.0
 STATUS_OF_REASON: Final = {Reason.OK: 200, Reason.TARGET_NOT_FOUND: 404, Reason.NOT_ALLOWED: 403}
+WAYS: Final = ("console", "cli")
+"""How an answer may have come in by this API. That one came from Slack, only Slack's signature can say."""
+INCIDENTS_SHOWN: Final = 100
+INCIDENTS_LIMIT: Final = 2000
+NAME_LIMIT: Final = 100
+TEXT_LIMIT: Final = 500
+WRITE_SECONDS: Final = 30.0
+"""A reader who takes nothing for so long is gone."""
 
 
 def encoded(value: Any) -> web.Response:
@@ -28,119 +35,100 @@ def encoded(value: Any) -> web.Response:
 async def incidents(request: web.Request) -> web.Response:
     """GET /api/v1/incidents?open=1&limit=100: newest first, without timelines."""
     open_only = request.query.get("open", "") in ("1", "true")
-    limit = int(request.query["limit"]) if request.query.get("limit", "").isdecimal() else 100
+    asked = request.query.get("limit", "")
+    if asked and not (asked.isascii() and asked.isdecimal() and len(asked) < 10):
+        raise web.HTTPBadRequest(reason="'limit' must be a whole number")
+    limit = min(INCIDENTS_LIMIT, int(asked or INCIDENTS_SHOWN))
     found = request.app[SITE].operator.incidents(open_only=open_only)[:limit]
-    return encoded([brief(view) for view in found])
-
-
-def brief(view: IncidentView) -> dict[str, Any]:
-    """An incident without its timeline."""
-    built: dict[str, Any] = msgspec.to_builtins(view)
-    del built["timeline"]
-    return full_plan(built, view)
-
-
-def full_plan(built: dict[str, Any], view: IncidentView) -> dict[str, Any]:
-    """With what a plan computes from itself."""
-    if view.plan is not None:
-        built["plan"]["blast_radius"] = dict(view.plan.blast_radius)
-    return built
-
-
-def whole(view: IncidentView) -> dict[str, Any]:
-    built: dict[str, Any] = msgspec.to_builtins(view)
-    return full_plan(built, view)
+    return encoded([shapes.brief(view) for view in found])
 
 
 async def incident(request: web.Request) -> web.Response:
     """GET /api/v1/incidents/{id}"""
     view = request.app[SITE].operator.incident(request.match_info["id"])
-    if view is None:
-        return problem(404, f"there is no incident {request.match_info['id']!r} in memory; ask 'healer why'")
-    return encoded(whole(view))
+    return encoded(whole(view)) if view else _unknown(request)
 
 
-async def _who(request: web.Request) -> dict[str, Any]:
+def _unknown(request: web.Request) -> web.Response:
+    id_ = request.match_info["id"][:NAME_LIMIT]
+    return problem(404, f"there is no incident {id_!r} in memory; older ones: healer audit")
+
+
+async def _asked(request: web.Request) -> dict[str, Any]:
     """The JSON object in the body, if there is one."""
-    with contextlib.suppress(msgspec.DecodeError):
+    with contextlib.suppress(msgspec.DecodeError, RecursionError):
         asked = msgspec.json.decode(await request.read() or b"{}")
         if isinstance(asked, dict):
             return asked
     raise web.HTTPBadRequest(reason="the body must be a JSON object")
 
 
-def _text(asked: dict[str, Any], name: str, default: str) -> str:
-    return str(asked.get(name) or default)[:200]
+def _text(asked: dict[str, Any], name: str, default: str, *, limit: int = NAME_LIMIT) -> str:
+    given = asked.get(name) or default
+    if not isinstance(given, str):
+        raise web.HTTPBadRequest(reason=f"{name!r} must be text")
+    return given.strip()[:limit]
+
+
+def _by(asked: dict[str, Any]) -> tuple[str, str]:
+    """Who, and by which way. A name must not pass for `way:name`, by which approvers are known."""
+    via = _text(asked, "via", "console")
+    if via not in WAYS:
+        raise web.HTTPBadRequest(reason=f"'via' must be {' or '.join(WAYS)}")
+    by = _text(asked, "by", via)
+    if ":" in by or not by.isprintable() or (by in WAYS and by != via):
+        raise web.HTTPBadRequest(reason="'by' must be a plain name, without ':'")
+    return by, via
 
 
 async def answer(request: web.Request) -> web.Response:
     """POST /api/v1/incidents/{id}/approve|deny|cancel {"by": …, "digest": …}"""
-    asked = await _who(request)
+    asked = await _asked(request)
     operator = request.app[SITE].operator
     id_, verb = request.match_info["id"], request.match_info["verb"]
-    by, via = _text(asked, "by", "console"), _text(asked, "via", "console")
+    by, via = _by(asked)
+    digest = _text(asked, "digest", "")
+    if operator.incident(id_) is None:
+        return _unknown(request)
     try:
         if verb == "cancel":
             reason = await operator.cancel(id_, by=by)
         else:
-            reason = await operator.answer(
-                id_, approve=verb == "approve", by=by, via=via, digest=_text(asked, "digest", "")
-            )
+            reason = await operator.answer(id_, approve=verb == "approve", by=by, via=via, digest=digest)
     except JournalError as error:
-        return problem(503, f"the answer could not be journalled: {error}")
+        return problem(503, f"the answer could not be journalled and does not count: {error}", **{"Retry-After": "5"})
     status = STATUS_OF_REASON.get(reason, 409)
     return web.json_response({"reason": reason, "ok": reason is Reason.OK}, status=status)
 
 
 async def pausing(request: web.Request) -> web.Response:
     """POST /api/v1/pause|resume {"by": …, "why": …}"""
-    asked = await _who(request)
+    asked = await _asked(request)
     operator = request.app[SITE].operator
-    by, why = _text(asked, "by", "console"), _text(asked, "why", "")
+    by, _ = _by(asked)
+    why = _text(asked, "why", "", limit=TEXT_LIMIT)
     try:
         if request.path.endswith("/pause"):
             await operator.pause(by=by, why=why)
         else:
             await operator.resume(by=by, why=why)
     except JournalError as error:
-        return problem(503, f"it could not be journalled: {error}")
+        return problem(503, f"it could not be journalled and does not count: {error}", **{"Retry-After": "5"})
     return web.json_response({"paused": operator.paused()})
 
 
 async def status(request: web.Request) -> web.Response:
     """GET /api/v1/status"""
-    return encoded(_status(request.app))
+    return encoded(status_of(request.app[SITE]))
 
 
-def _status(app: web.Application) -> dict[str, Any]:
-    site = app[SITE]
+def status_of(site: Site) -> dict[str, Any]:
     return {
         "version": site.version,
         "paused": site.operator.paused(),
         "not_ready": list(site.ready()),
-        "clusters": [cluster(state) for state in site.operator.cluster_states()],
+        "clusters": [shapes.cluster(state) for state in site.operator.cluster_states()],
         **site.extra(),
-    }
-
-
-def cluster(state: ClusterState) -> dict[str, Any]:
-    """A cluster for the map: each node with its health and how full it is."""
-    return {
-        "name": state.name,
-        "synced": state.freshness.synced,
-        "nodes": [
-            {
-                "name": node.name,
-                "zone": node.zone,
-                "pool": node.pool,
-                "ready": node.condition("Ready"),
-                "unschedulable": node.unschedulable,
-                "taints": [f"{taint.key}:{taint.effect}" for taint in node.taints],
-                "pods": len(state.pods_by_node.get(node.name, {})),
-                "pods_not_ready": sum(1 for pod in state.pods_on(node.name) if not pod.ready and not pod.is_finished),
-            }
-            for node in sorted(state.nodes.values(), key=lambda n: (n.zone, n.name))
-        ],
     }
 
 
@@ -150,42 +138,19 @@ async def why(request: web.Request) -> web.Response:
 
 
 async def events(request: web.Request) -> web.StreamResponse:
-    """GET /api/v1/events: server-sent events, `incident` with a whole incident, `status` now and then."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    """GET /api/v1/events: server-sent events.
+
+    First `status` and `incidents` (as the list gives them), then `incident` (whole) and `status` as they change, and
+    at least every second something, if only `tick`.
+    """
+    hub = request.app[HUB]
+    if hub.full:
+        return problem(503, f"{len(hub.clients)} watch already; close a few consoles", **{"Retry-After": "30"})
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    operator = request.app[SITE].operator
-    async with operator.watch() as changes:
-        await _send(response, "status", _status(request.app))
-        pending = aiter(changes)
-        with contextlib.suppress(ConnectionError):
-            async for name, value in _with_heartbeat(pending, request.app):
-                await _send(response, name, value)
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        async with hub.client() as client:
+            while data := await client.next():
+                async with asyncio.timeout(WRITE_SECONDS):
+                    await response.write(data)
     return response
-
-
-async def _with_heartbeat(changes: AsyncIterator[IncidentView], app: web.Application) -> AsyncIterator[tuple[str, Any]]:
-    """Each change; the status beside it at most once a second, and when nothing happens, so that a lost line shows."""
-    queue: asyncio.Queue[IncidentView] = asyncio.Queue(maxsize=256)
-
-    async def pump() -> None:
-        async for view in changes:
-            await queue.put(view)
-
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(pump(), name="console events")
-        try:
-            while True:
-                view = None
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        view = await queue.get()
-                if view is not None:
-                    yield "incident", whole(view)
-                else:
-                    yield "status", _status(app)
-        finally:
-            task.cancel()
-
-
-async def _send(response: web.StreamResponse, name: str, value: Any) -> None:
-    await response.write(b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(value) + b"\n\n")

@@ -5,7 +5,9 @@ Alertmanager repeats a delivery only on 5xx, so "not now" is always 503.
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from typing import Final
 
 from aiohttp import web
 
@@ -14,7 +16,11 @@ from healer.web.guarding import problem
 from healer.web.keys import SITE
 
 log = logging.getLogger(__name__)
-RETRY_AFTER_SECONDS = "5"
+RETRY_AFTER_SECONDS: Final = "5"
+JOURNAL_SECONDS: Final = 10.0
+"""How long a sender is kept waiting for a disk that does not answer. Sent again, an alert is the same alert."""
+TEXT_SHOWN: Final = 300
+REJECTIONS_SHOWN: Final = 10
 
 
 async def hook(request: web.Request) -> web.Response:
@@ -31,13 +37,17 @@ async def hook(request: web.Request) -> web.Response:
         raise
     try:
         report = parse(body)
-    except BadPayload as error:
+    except (BadPayload, RecursionError) as error:
         log.warning("hook %s: %s", name, error)
-        return problem(400, str(error))
+        return problem(400, str(error)[:TEXT_SHOWN])
     try:
-        await site.sink.alerts(report)
-    except JournalError as error:
-        log.warning("hook %s: %d alerts not taken: %s", name, len(report.alerts), error)
-        return problem(503, f"the alerts could not be journalled: {error}", **{"Retry-After": RETRY_AFTER_SECONDS})
-    rejected = [{"reason": reason, "example": example} for reason, example in report.rejected[:10]]
+        async with asyncio.timeout(JOURNAL_SECONDS):
+            await site.sink.alerts(report)
+    except (JournalError, TimeoutError) as error:
+        why = str(error) or f"the disk has not answered for {JOURNAL_SECONDS:.0f} s"
+        log.warning("hook %s: %d alerts not taken: %s", name, len(report.alerts), why)
+        return problem(503, f"the alerts could not be journalled: {why}", **{"Retry-After": RETRY_AFTER_SECONDS})
+    rejected = [
+        {"reason": reason, "example": example[:TEXT_SHOWN]} for reason, example in report.rejected[:REJECTIONS_SHOWN]
+    ]
     return web.json_response({"accepted": len(report.alerts), "rejected": len(report.rejected), "rejections": rejected})
