@@ -65,8 +65,9 @@ class Cordon:
         await steps.node_of(context)
         for _ in range(CONFLICTS):
             node = await steps.read_target(context)
-            if is_cordoned(node):
-                await self._found_cordoned(context, node)
+            if is_cordoned(node) and not is_cordoned_by(node, context.operation):
+                await context.remember("ours", False)
+                await context.say(f"{context.target.name} was cordoned already, not by us; it will stay so")
                 return
             try:
                 await self._cordon(context, node)
@@ -77,16 +78,11 @@ class Cordon:
             return
         raise Retryable(f"cordoning {context.target}: it changed {CONFLICTS} times while we tried")
 
-    async def _found_cordoned(self, context: StepContext, node: JSON) -> None:
-        ours = steps.annotations_of(node).get(CORDONED_BY) == context.operation
-        if not ours and not context.recall("ours"):
-            await context.say(f"{context.target.name} was cordoned already, not by us; it will stay so")
-        await context.remember("ours", ours)
-
     async def _cordon(self, context: StepContext, node: JSON) -> None:
         async def patch(_key: str) -> JSON | None:
-            body = {"metadata": {"annotations": {CORDONED_BY: context.operation}}, "spec": {"unschedulable": True}}
-            await context.kube.patch(context.target, body, resource_version=steps.version_of(node))
+            if not is_cordoned_by(node, context.operation):
+                body = {"metadata": {"annotations": {CORDONED_BY: context.operation}}, "spec": {"unschedulable": True}}
+                await context.kube.patch(context.target, body, resource_version=steps.version_of(node))
             return None
 
         async def done() -> bool:

@@ -102,7 +102,9 @@ class Fence:
         context.proof = FenceProof(identity=node.identity, machine=machine, provider=provider.name)
         await context.say(f"{provider.name} says that machine {machine.id} of {node.name} is {machine.state}")
         try:
-            await self._free(context, context.proof, provider, node)
+            if not context.recall("freed"):
+                await self._free(context, context.proof, provider, node)
+                await context.remember("freed", True)
         except Exception:
             await self._untaint(context)
             raise
@@ -184,7 +186,7 @@ class Fence:
             node = await steps.read(context, context.target)
             if node is None or not _is_machine(node, proof):
                 return False
-            if _has_taint(node):
+            if _has_taint(node) and not _is_ours(node, context):
                 return True
             try:
                 await context.once(
@@ -199,6 +201,8 @@ class Fence:
 
     def _tainting(self, context: StepContext, node: JSON, proof: FenceProof) -> steps.Doing:
         async def taint(_key: str) -> JSON | None:
+            if _is_ours(node, context):
+                return None
             _require(proof, node)
             mine: JSON = {"key": TAINT.key, "value": TAINT.value, "effect": TAINT.effect}
             body = _patch(node, [*_taints(node), mine], fenced_by=context.operation)
@@ -212,7 +216,7 @@ class Fence:
         for attempt in range(1, CONFLICTS + 1):
             try:
                 node = await steps.read(context, context.target)
-                if node is None or steps.annotations_of(node).get(FENCED_BY) != context.operation:
+                if node is None or not _is_ours(node, context):
                     return
                 await context.once(
                     "untaint",
@@ -244,7 +248,7 @@ class Fence:
             node = await steps.read(context, context.target)
             if node is None:
                 return not tainted
-            return (steps.annotations_of(node).get(FENCED_BY) == context.operation) is tainted
+            return _is_ours(node, context) is tainted
 
         return steps.settled_when(is_so)
 
@@ -334,6 +338,10 @@ def _taints(node: JSON) -> list[JSON]:
 
 def _has_taint(node: JSON) -> bool:
     return any(taint.get("key") == TAINT.key and taint.get("effect") == TAINT.effect for taint in _taints(node))
+
+
+def _is_ours(node: JSON, context: StepContext) -> bool:
+    return steps.annotations_of(node).get(FENCED_BY) == context.operation
 
 
 def _patch(node: JSON, taints: list[JSON], *, fenced_by: str | None) -> JSON:
