@@ -15,6 +15,7 @@ from healer.clock import Clock
 from healer.config.schema import Config
 from healer.errors import ConfigError, JournalError
 from healer.kube.caches import ClusterCaches
+from healer.loop.annotating import Annotating
 from healer.loop.book import Book
 from healer.loop.engine import Engine
 from healer.loop.evaluate import Evaluator
@@ -103,6 +104,11 @@ class Service:
             workers[f"sync {name}"] = self._poke_when_synced(caches)
         for index, collector in enumerate(self.collectors):
             workers[f"collector {index} {collector.name}"] = self._collect(collector)
+        engine = self.engine
+        annotating = Annotating(
+            self.recorder, clusters=engine.clusters, book=engine.book, storming=engine.intake.storming
+        )
+        workers["events on objects"] = annotating.work
         for notifier in self.notifiers:
             telling = Telling(self.recorder, notifier, external_url=self._external_url())
             workers[f"telling {notifier.name}"] = telling.work
@@ -156,6 +162,7 @@ class Service:
         """End alerts of ours that no rule stands for any more; keep the gauges true."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
+            await self._try_journal()
             memory = self.recorder.memory
             mine = [(episode.id, _as_alert(episode)) for episode in memory.firing.values() if episode.source == "rules"]
             over = self.evaluator.leftovers(mine)
