@@ -74,6 +74,7 @@ class Carrier:
         self._recorder = recorder
         self._book = book
         self._proof: FenceProof | None = None
+        self._adopted = False
 
     async def run(self) -> bool:
         """True when every step is done. Journals everything; raises only what is not an outcome (cancellation, journal)."""
@@ -111,6 +112,7 @@ class Carrier:
         step = self._operation.step(index)
         if step.ended:
             return Failure(step.reason, step.detail)
+        self._adopted = step.started
         if not step.started:
             await self._recorder.record(
                 ev.StepStarted(
@@ -129,7 +131,9 @@ class Carrier:
         for attempt in range(1, STEP_TRIES + 1):
             context = self._context(index)
             try:
-                context.check()
+                if not self._adopted:
+                    # A step that had begun before a restart may itself have put another object under the name.
+                    context.check()
                 await action.run(context)
             except Retryable as error:
                 if attempt == STEP_TRIES:
@@ -183,6 +187,7 @@ class Carrier:
 
     async def _ended(self, index: int, action: Action, failed: Failure | None, *, undo: bool) -> None:
         await self._recorder.record(
+            *self._open_calls(index, undo=undo, ok=failed is None),
             ev.StepEnded(
                 at=self._recorder.clock.now(),
                 incident=self._operation.incident,
@@ -193,5 +198,23 @@ class Carrier:
                 reason=failed.reason if failed else Reason.OK,
                 detail=failed.detail if failed else "",
                 undo=undo,
-            )
+            ),
         )
+
+    def _open_calls(self, index: int, *, undo: bool, ok: bool) -> list[ev.CallEnded]:
+        """Calls that a crash left without an outcome, and that the step has ended well without making again."""
+        if undo or not ok:
+            return []
+        return [
+            ev.CallEnded(
+                at=self._recorder.clock.now(),
+                incident=self._operation.incident,
+                operation=self._operation.id,
+                step=index,
+                call=name,
+                outcome="settled",
+                detail="the step has ended well without it being made again",
+            )
+            for name, call in self._operation.step(index).calls.items()
+            if not call.outcome
+        ]
