@@ -20,7 +20,7 @@ from healer.errors import (
     TargetGone,
 )
 from healer.loop.book import Book, Cluster
-from healer.loop.context import OperationContext
+from healer.loop.context import Gate, OperationContext
 from healer.loop.recorder import Recorder
 from healer.loop.records import Operation
 from healer.model import events as ev
@@ -67,12 +67,14 @@ class Carrier:
         cluster: Cluster,
         recorder: Recorder,
         book: Callable[[], Book],
+        gate: Gate | None = None,
     ) -> None:
         self._operation = operation
         self._actions = actions
         self._cluster = cluster
         self._recorder = recorder
         self._book = book
+        self._gate = gate or Gate()
         self._proof: FenceProof | None = None
         self._adopted = False
 
@@ -103,7 +105,13 @@ class Carrier:
 
     def _context(self, index: int, *, undo: bool = False) -> OperationContext:
         context = OperationContext(
-            self._operation, index, cluster=self._cluster, recorder=self._recorder, book=self._book, undo=undo
+            self._operation,
+            index,
+            cluster=self._cluster,
+            recorder=self._recorder,
+            book=self._book,
+            gate=self._gate,
+            undo=undo,
         )
         context.proof = self._proof
         return context

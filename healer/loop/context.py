@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 from healer.clock import Clock
@@ -19,6 +21,40 @@ from healer.ports import JSON, Kube, Provider, Settled
 LOOK_AGAIN_SECONDS: Final = 5.0
 
 
+class Gate:
+    """Calls to the outside that are under way. Once it is closed none begins, so that the service can end between two.
+
+    What lies between calls needs no time to end: the journal lets it go on after the next start.
+    """
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._closed = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @contextlib.asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """From the intent to the outcome of one call. Never begins when the gate is closed."""
+        if self._closed:
+            await asyncio.Event().wait()
+        self._under_way += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._idle.set()
+
+    def close(self) -> None:
+        self._closed = True
+
+    async def idle(self) -> None:
+        """Wait until no call is under way."""
+        await self._idle.wait()
+
+
 class OperationContext:
     """ports.StepContext for one step of one operation. `undo`: taking back is neither paused nor cancelled."""
 
@@ -30,6 +66,7 @@ class OperationContext:
         cluster: Cluster,
         recorder: Recorder,
         book: Callable[[], Book],
+        gate: Gate | None = None,
         undo: bool = False,
     ) -> None:
         self.target: ObjectRef = operation.plan.target
@@ -42,6 +79,7 @@ class OperationContext:
         self._cluster = cluster
         self._recorder = recorder
         self._book = book
+        self._gate = gate or Gate()
         self._undo = undo
 
     @property
@@ -161,6 +199,17 @@ class OperationContext:
                 return None
         if irreversible:
             await self._may_change()
+        async with self._gate.call():
+            return await self._call(call, on, do, settle)
+
+    async def _call(
+        self,
+        call: str,
+        on: ObjectRef | str,
+        do: Callable[[str], Awaitable[JSON | None]],
+        settle: Callable[[], Awaitable[Settled]],
+    ) -> JSON | None:
+        """Intent, call, outcome."""
         key = f"{self.operation}-{self._index}-{call}"
         await self._recorder.record(
             ev.CallIntended(

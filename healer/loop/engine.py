@@ -19,6 +19,7 @@ from healer.errors import JournalError
 from healer.loop import understand
 from healer.loop.act import Carrier
 from healer.loop.book import Book, Cluster
+from healer.loop.context import Gate
 from healer.loop.decide import Outcome, Situation, decide
 from healer.loop.intake import Intake
 from healer.loop.recorder import Recorder
@@ -68,6 +69,7 @@ class Engine:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._stopping = False
+        self._gate = Gate()
 
     # From outside ----------------------------------------------------------------------------------------------------
 
@@ -97,13 +99,13 @@ class Engine:
         return len(self._running)
 
     def stop(self) -> None:
-        """Start no operation any more; those under way stop before their next irreversible call and go on after a restart."""
+        """Start no operation any more; those under way hold before their next call and go on after a restart."""
         self._stopping = True
+        self._gate.close()
 
     async def drained(self) -> None:
-        """Wait until no operation is under way."""
-        while self._running:
-            await asyncio.wait(self._running.values())
+        """Wait until no call to the outside is under way: its outcome would be unknown to whoever comes next."""
+        await self._gate.idle()
 
     # The deciding task -----------------------------------------------------------------------------------------------
 
@@ -274,7 +276,7 @@ class Engine:
             await self._abandon(operation, Reason.CANCELLED, detail)
             return
         await self._synced(cluster)
-        carrier = Carrier(operation, actions, cluster=cluster, recorder=self.recorder, book=self.book)
+        carrier = Carrier(operation, actions, cluster=cluster, recorder=self.recorder, book=self.book, gate=self._gate)
         ok = await carrier.run()
         telemetry.OPERATIONS.labels(operation.remedy, "done" if ok else operation.reason).inc()
         if not ok:
