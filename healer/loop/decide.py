@@ -7,30 +7,21 @@ happened until these are recorded.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-import msgspec
-
-from healer.loop.book import Book
-from healer.loop.memory import Memory, flapping
-from healer.loop.records import Episode, Incident, Operation
-from healer.loop.views import FLAP_OVER, FLAP_TIMES
+from healer.loop.choosing import Choice, choices
+from healer.loop.planning import consider, failure_domain
+from healer.loop.records import Episode, Incident
+from healer.loop.situation import Situation
 from healer.model import events as ev
-from healer.model.cluster import ClusterState
-from healer.model.decisions import GO, Answer, Decision, Moment, Reason, refuse, wait
+from healer.model.decisions import Answer, Decision, Reason, refuse
 from healer.model.incidents import IncidentState
-from healer.model.plans import Mode, Otherwise, Plan, Preview, Remedy
+from healer.model.plans import Mode, Otherwise, Plan, Remedy
 from healer.model.targets import Level, ObjectRef
-from healer.rules.targets import resolve
-from healer.safety.guards import judge
-from healer.safety.state import Disruption, Fleet, Request
 
 RECHECK_SECONDS: Final = 5.0
 RECHECK_MOST_SECONDS: Final = 60.0
-BLOCKED_RECHECK_SECONDS: Final = 15.0
 OVERRIDABLE: Final = frozenset({Reason.SELF_PROTECTION, Reason.PROTECTED})
 """Refusals that a person may overrule by approving."""
 
@@ -42,19 +33,6 @@ class Outcome:
     events: list[ev.AnyEvent]
     start: str = ""
     again: float | None = None
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Situation:
-    """What a decision is made from."""
-
-    memory: Memory
-    book: Book
-    states: Mapping[str, ClusterState]
-    moment: Moment
-    since: datetime
-    """When this process began to listen."""
-    storming: frozenset[str] = frozenset()
 
 
 def decide(incident: Incident, now: Situation) -> Outcome:
@@ -98,21 +76,13 @@ def _over(incident: Incident, now: Situation) -> Outcome:
 # A fresh look --------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Choice:
-    remedy: Remedy
-    episode: Episode
-    target: ObjectRef | None
-    decision: Decision
-
-
 def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome:
-    choices = _choices(incident, firing, now)
-    if not choices:
+    found = choices(incident, firing, now)
+    if not found:
         return _nothing_left(incident, now)
-    best, *others = choices
+    best, *others = found
     events = _superseded(incident, best, others, now)
-    decision, plan, preface = _consider(incident, best, now, approved=False)
+    decision, plan, preface = consider(incident, best, now, approved=False)
     events += preface
     if plan is not None and decision.answer is not Answer.GO and _may_overrule(decision, best.remedy):
         return _ask(incident, best.remedy, plan, decision, events, now)
@@ -131,50 +101,6 @@ def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome
                     Reason.SHADOW, "this would have been done; the remedy is in shadow mode", guard="mode"
                 )
     return _held(incident, best.remedy, best.target, decision, events, now)
-
-
-def _choices(incident: Incident, firing: list[Episode], now: Situation) -> list[Choice]:
-    """Every remedy that applies, best first: by priority, then what is higher in the hierarchy, then the order of the file."""
-    found: dict[str, Choice] = {}
-    for episode in firing:
-        for remedy in now.book.index.matching(episode.labels):
-            if (
-                remedy.name in found
-                or remedy.name in incident.failed
-                or remedy.name in incident.denied
-                or remedy.on_resolved
-            ):
-                continue
-            if not set(remedy.after) <= incident.failed:
-                continue
-            target, decision = _aim(remedy, episode, now)
-            found[remedy.name] = Choice(remedy, episode, target, decision)
-    order = list(now.book.remedies)
-    return sorted(
-        found.values(),
-        key=lambda c: (-c.remedy.priority, -(c.target.level if c.target else 0), order.index(c.remedy.name)),
-    )
-
-
-def _aim(remedy: Remedy, episode: Episode, now: Situation) -> tuple[ObjectRef | None, Decision]:
-    state = now.states.get(episode.cluster)
-    if state is None:
-        return None, refuse(Reason.TARGET_NOT_FOUND, f"cluster {episode.cluster!r} is not one of ours", guard="target")
-    found = resolve(episode.labels, state, remedy.target)
-    if not isinstance(found, ObjectRef):
-        return None, refuse(found.reason, found.detail, guard="target")
-    takes = frozenset.intersection(*(action.kinds for action in now.book.actions[remedy.name]))
-    if found.kind in takes:
-        return found, GO
-    # An alert about a pod is met by what can be done to its workload; never the other way, and never up to a node.
-    owner = state.owner_of(found)
-    if owner.kind in takes and owner.level is Level.WORKLOAD:
-        return owner, GO
-    steps = ", ".join(step.action for step in remedy.steps)
-    kinds = ", ".join(sorted(takes)) or "nothing in common"
-    return None, refuse(
-        Reason.INVALID_TARGET, f"{steps} can be done to {kinds}, and the alert is about {found}", guard="target"
-    )
 
 
 def _superseded(incident: Incident, best: Choice, others: list[Choice], now: Situation) -> list[ev.AnyEvent]:
@@ -230,145 +156,6 @@ _ENOUGH: Final = frozenset({Reason.ATTEMPTS_EXHAUSTED, Reason.FLAPPING})
 
 _QUIET: Final = frozenset({Reason.TARGET_GONE, Reason.TAKEN_OVER, Reason.CANCELLED})
 """Ends after which nobody need be woken: the object is no more, or a person is at it already."""
-
-
-# Plan and guards -----------------------------------------------------------------------------------------------------
-
-
-def _consider(
-    incident: Incident, choice: Choice, now: Situation, *, approved: bool
-) -> tuple[Decision, Plan | None, list[ev.AnyEvent]]:
-    """What would be done and whether it may. The plan comes along even when the answer is no, so that it can be shown."""
-    if choice.target is None:
-        return choice.decision, None, []
-    if aged := _too_old(incident, now):
-        return aged, None, []
-    state = now.states[choice.target.cluster]
-    plan = make_plan(choice.remedy, choice.target, state, now.book)
-    events: list[ev.AnyEvent] = []
-    if incident.plan is None or incident.plan.digest != plan.digest or incident.mode != choice.remedy.mode:
-        events.append(ev.Planned(at=now.moment.wall, incident=incident.id, plan=plan, mode=choice.remedy.mode))
-    if plan.blocked:
-        decision = wait(plan.blocked.reason, plan.blocked.detail, guard="plan", seconds=BLOCKED_RECHECK_SECONDS)
-        return decision, plan, events
-    if incident.cluster in now.storming:
-        decision = wait(
-            Reason.STORM, "so many alerts arrive at once that their common cause must be found first", guard="storm"
-        )
-        return decision, plan, events
-    if incident.operation and flapping(incident, now.moment.wall, over=FLAP_OVER, times=FLAP_TIMES):
-        return (
-            refuse(
-                Reason.FLAPPING,
-                f"the alert came back {len(incident.flaps)} times; a person should look",
-                guard="flapping",
-            ),
-            plan,
-            events,
-        )
-    request = request_of(incident, choice.remedy, plan, state, approved=approved)
-    decision, answers = judge(request, fleet_of(now, incident), now.moment)
-    if decision.answer is Answer.GO:
-        names = ", ".join(answer.guard for answer in answers)
-        decision = dataclasses.replace(decision, guard="guards", detail=f"all {len(answers)} agree ({names})")
-    return decision, plan, events
-
-
-def _too_old(incident: Incident, now: Situation) -> Decision | None:
-    heard = max(episode.heard_at for episode in now.memory.firing_of(incident))
-    age = now.moment.wall - heard
-    if heard >= now.since or age <= now.book.max_event_age:
-        # Senders do not repeat themselves: what was heard since we started counts until it resolves.
-        return None
-    return wait(
-        Reason.TOO_OLD,
-        f"nothing has confirmed the alert for {_minutes(age)}; more than {_minutes(now.book.max_event_age)} is not acted upon",
-        guard="age",
-    )
-
-
-def _minutes(span: timedelta) -> str:
-    return f"{span.total_seconds() / 60:.0f} min"
-
-
-def make_plan(remedy: Remedy, target: ObjectRef, state: ClusterState, book: Book) -> Plan:
-    """The preview of every step, and a digest of what a person would agree to."""
-    previews = tuple(action.plan(target, state) for action in book.actions[remedy.name])
-    return Plan(remedy=remedy.name, target=target, previews=previews, digest=_digest(remedy, target, previews, state))
-
-
-def _digest(remedy: Remedy, target: ObjectRef, previews: tuple[Preview, ...], state: ClusterState) -> str:
-    """Changes with the target, the steps and whose objects are touched, not with every pod that comes and goes."""
-    touched = sorted(
-        {
-            (p.action, t.effect.value, str(state.owner_of(t.ref)))
-            for p in previews
-            for t in p.touches
-            if t.ref.kind != "Node"
-        }
-    )
-    steps = [(step.action, dict(step.params)) for step in remedy.steps]
-    text = msgspec.json.encode((remedy.name, target, steps, touched), order="deterministic", enc_hook=str)
-    return hashlib.sha256(text).hexdigest()[:12]
-
-
-def request_of(incident: Incident, remedy: Remedy, plan: Plan, state: ClusterState, *, approved: bool) -> Request:
-    zone, pool = failure_domain(plan.target, state)
-    return Request(
-        remedy=remedy,
-        plan=plan,
-        owner=incident.owner,
-        cluster=state,
-        incident=incident.id,
-        zone=zone,
-        pool=pool,
-        attempt=incident.attempts.get(remedy.name, 0) + 1,
-        approved_by_person=approved,
-    )
-
-
-def failure_domain(target: ObjectRef, state: ClusterState) -> tuple[str, str]:
-    """Zone and pool of the node that is, or carries, the target."""
-    name = target.name if target.level is Level.NODE else ""
-    if target.kind == "Pod" and (pod := state.pods.get((target.namespace, target.name))):
-        name = pod.node_name
-    node = state.nodes.get(name)
-    return (node.zone, node.pool) if node else ("", "")
-
-
-def fleet_of(now: Situation, incident: Incident | None = None) -> Fleet:
-    """What the guards may know: everything under way or done of late, and the rules of the house."""
-    return Fleet(
-        paused=now.memory.paused,
-        disruptions=tuple(
-            _disruption(operation)
-            for operation in now.memory.operations.values()
-            if incident is None or operation.incident != incident.id or operation.settled
-        ),
-        self_cluster=now.book.self_cluster,
-        self_node=now.book.self_node,
-        self_namespace=now.book.self_namespace,
-        protected_namespaces=now.book.protected_namespaces,
-        settings=now.book.safety,
-        windows=now.book.windows(now.moment.wall),
-        states=now.states,
-    )
-
-
-def _disruption(operation: Operation) -> Disruption:
-    return Disruption(
-        operation=operation.id,
-        remedy=operation.remedy,
-        target=operation.plan.target,
-        owner=operation.owner,
-        cluster=operation.cluster,
-        zone=operation.zone,
-        pool=operation.pool,
-        attempt=operation.attempt,
-        started=operation.started,
-        ended=operation.ended if operation.settled else None,
-        ok=operation.ok if operation.settled else None,
-    )
 
 
 # What comes of it ----------------------------------------------------------------------------------------------------
@@ -462,10 +249,10 @@ def _approval(incident: Incident, firing: list[Episode], now: Situation) -> Outc
                 ev.Escalated(at=now.moment.wall, incident=incident.id, reason=Reason.APPROVAL_EXPIRED, detail=detail),
             ]
         )
-    choice = next((c for c in _choices(incident, firing, now) if c.remedy.name == approval.remedy), None)
+    choice = next((c for c in choices(incident, firing, now) if c.remedy.name == approval.remedy), None)
     if choice is None:
         return Outcome([_void(incident, Reason.PLAN_CHANGED, "the remedy no longer applies", now)], again=0.5)
-    decision, plan, events = _consider(incident, choice, now, approved=True)
+    decision, plan, events = consider(incident, choice, now, approved=True)
     if plan is None or plan.digest != approval.digest:
         return Outcome(
             [_void(incident, Reason.PLAN_CHANGED, "what would be done is no longer what was approved", now)], again=0.5

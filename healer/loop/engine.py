@@ -20,10 +20,11 @@ from healer.loop import understand
 from healer.loop.act import Carrier
 from healer.loop.book import Book, Cluster
 from healer.loop.context import Gate
-from healer.loop.decide import Outcome, Situation, decide
+from healer.loop.decide import Outcome, decide
 from healer.loop.intake import Intake
 from healer.loop.recorder import Recorder
 from healer.loop.records import Incident, Operation
+from healer.loop.situation import Situation
 from healer.loop.verify import Query, Verifier
 from healer.model import events as ev
 from healer.model.cluster import ClusterState

@@ -1,0 +1,64 @@
+"""Which remedies apply to an incident, best first, and which one object each would be aimed at. No I/O."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from healer.loop.records import Episode, Incident
+from healer.loop.situation import Situation
+from healer.model.decisions import GO, Decision, Reason, refuse
+from healer.model.plans import Remedy
+from healer.model.targets import Level, ObjectRef
+from healer.rules.targets import resolve
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Choice:
+    remedy: Remedy
+    episode: Episode
+    target: ObjectRef | None
+    decision: Decision
+
+
+def choices(incident: Incident, firing: list[Episode], now: Situation) -> list[Choice]:
+    """Every remedy that applies, best first: by priority, then what is higher in the hierarchy, then the order of the file."""
+    found: dict[str, Choice] = {}
+    for episode in firing:
+        for remedy in now.book.index.matching(episode.labels):
+            if (
+                remedy.name in found
+                or remedy.name in incident.failed
+                or remedy.name in incident.denied
+                or remedy.on_resolved
+            ):
+                continue
+            if not set(remedy.after) <= incident.failed:
+                continue
+            target, decision = _aim(remedy, episode, now)
+            found[remedy.name] = Choice(remedy, episode, target, decision)
+    order = list(now.book.remedies)
+    return sorted(
+        found.values(),
+        key=lambda c: (-c.remedy.priority, -(c.target.level if c.target else 0), order.index(c.remedy.name)),
+    )
+
+
+def _aim(remedy: Remedy, episode: Episode, now: Situation) -> tuple[ObjectRef | None, Decision]:
+    state = now.states.get(episode.cluster)
+    if state is None:
+        return None, refuse(Reason.TARGET_NOT_FOUND, f"cluster {episode.cluster!r} is not one of ours", guard="target")
+    found = resolve(episode.labels, state, remedy.target)
+    if not isinstance(found, ObjectRef):
+        return None, refuse(found.reason, found.detail, guard="target")
+    takes = frozenset.intersection(*(action.kinds for action in now.book.actions[remedy.name]))
+    if found.kind in takes:
+        return found, GO
+    # An alert about a pod is met by what can be done to its workload; never the other way, and never up to a node.
+    owner = state.owner_of(found)
+    if owner.kind in takes and owner.level is Level.WORKLOAD:
+        return owner, GO
+    steps = ", ".join(step.action for step in remedy.steps)
+    kinds = ", ".join(sorted(takes)) or "nothing in common"
+    return None, refuse(
+        Reason.INVALID_TARGET, f"{steps} can be done to {kinds}, and the alert is about {found}", guard="target"
+    )
