@@ -38,7 +38,7 @@ class Poster:
                 text = await _beginning(answer)
                 status, said = answer.status, answer.headers
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise Retryable(f"{doing}: {_plain(error)}", delay_seconds=2.0) from error
+            raise Retryable(f"{doing}: {plain(error)}", delay_seconds=2.0) from error
         if status == 429 or status >= 500:
             delay = retry_after(said, default=5.0 if status == 429 else 2.0)
             raise Retryable(f"{doing}: {self._who} answered {status}", delay_seconds=delay)
@@ -59,7 +59,7 @@ async def _beginning(answer: aiohttp.ClientResponse) -> bytes:
     return bytes(text)
 
 
-def _plain(error: BaseException) -> str:
+def plain(error: BaseException) -> str:
     """Kind and cause. Exceptions of aiohttp can carry the request with its headers in their text: that is left out."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"{error.host}:{error.port} cannot be reached: {error.os_error.strerror or error.os_error}"

@@ -1,21 +1,23 @@
-"""Slack's Web API: the four methods that are needed, and what their errors mean. Tokens go into headers and nowhere else.
+"""Slack's Web API by slack_sdk, and what its errors mean. Tokens go into headers and nowhere else.
 
-slack_sdk is not used: its Socket Mode client keeps tasks and retries of its own that nobody here could stop or await.
+Socket Mode is in `slack_socket`: the SDK's client for it keeps tasks of its own that nobody could stop or await.
 """
 
 from __future__ import annotations
 
-import contextlib
+import logging
 from collections.abc import Mapping
 from typing import Any, Final
 
 import aiohttp
-import msgspec
 from pydantic import SecretStr
 
 from healer.errors import Permanent, Retryable
-from healer.notify.http import Poster
+from healer.notify.http import Poster, plain, retry_after
 
+QUIET: Final = logging.getLogger("healer.notify.slack_sdk")
+"""The SDK logs whole bodies when asked to debug, and those can hold tickets: it is never asked to."""
+QUIET.setLevel(logging.WARNING)
 PASSING: Final = frozenset(
     {"ratelimited", "rate_limited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"}
     | {"rollup_error", "team_added_to_org", "accesslimited"}
@@ -53,24 +55,30 @@ class SlackApi:
 
     async def call(self, method: str, token: SecretStr, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer, when it is ok. Retryable, MessageLost, NotShowable, Permanent."""
+        # Imported here: only who uses Slack pays for it.
+        from slack_sdk.errors import SlackApiError, SlackClientError  # noqa: PLC0415
+        from slack_sdk.web.async_client import AsyncWebClient  # noqa: PLC0415
+
         doing = f"asking Slack for {method}"
-        status, _, text = await self._poster.post(
-            f"{self._url}/{method}",
-            msgspec.json.encode(body),
-            {
-                "Authorization": f"Bearer {token.get_secret_value()}",
-                "Content-Type": "application/json; charset=utf-8",
-            },
-            doing=doing,
+        client = AsyncWebClient(
+            token=token.get_secret_value(),
+            base_url=f"{self._url}/",
+            session=self._poster.session,
+            retry_handlers=[],
+            logger=QUIET,
         )
-        answer: Any = None
-        with contextlib.suppress(msgspec.DecodeError, RecursionError):
-            answer = msgspec.json.decode(text)
-        if not isinstance(answer, dict):
-            raise Retryable(f"{doing}: the answer ({status}) is not Slack's: not a JSON object", delay_seconds=5.0)
-        if answer.get("ok") is True:
-            return answer
-        raise _error(doing, str(answer.get("error") or f"status {status}")[:100])
+        try:
+            answer = await client.api_call(method, json=dict(body))
+        except SlackApiError as error:
+            raise _refused(doing, error.response) from None
+        except AttributeError:
+            # The SDK takes JSON that is not an object for one; such an answer comes from something between us and Slack.
+            raise Retryable(f"{doing}: the answer is not Slack's: not a JSON object", delay_seconds=5.0) from None
+        except (SlackClientError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Retryable(f"{doing}: {plain(error)}", delay_seconds=2.0) from None
+        if not isinstance(answer.data, dict):
+            raise Retryable(f"{doing}: the answer is not Slack's: not a JSON object", delay_seconds=5.0)
+        return answer.data
 
     async def websocket(self, url: str) -> aiohttp.ClientWebSocketResponse:
         """A connection for Socket Mode. aiohttp.ClientError, OSError or TimeoutError when there is none."""
@@ -78,6 +86,19 @@ class SlackApi:
 
     async def close(self) -> None:
         await self._poster.close()
+
+
+def _refused(doing: str, response: Any) -> Exception:
+    """What an answer that is not ok means. `response` is the SDK's."""
+    status = int(getattr(response, "status_code", 0) or 0)
+    if status == 429 or status >= 500:
+        headers = getattr(response, "headers", None) or {}
+        delay = retry_after(headers, default=5.0 if status == 429 else 2.0)
+        return Retryable(f"{doing}: Slack answered {status}", delay_seconds=delay)
+    data = getattr(response, "data", response)
+    if not isinstance(data, dict) or "ok" not in data:
+        return Retryable(f"{doing}: the answer ({status}) is not Slack's: not a JSON object", delay_seconds=5.0)
+    return _error(doing, str(data.get("error") or f"status {status}")[:100])
 
 
 def _error(doing: str, code: str) -> Exception:
