@@ -69,6 +69,7 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
         )
         recorder = Recorder(journal, Memory(), clock)
         await recorder.load()
+        await _trace(prepared, recorder, journal, stack)
         caches = {cluster.name: _caches(cluster, adapters, stack) for cluster in config.clusters}
         clusters = {name: _cluster(found, client) for name, (client, found) in caches.items()}
         default = config.clusters[0].name if config.clusters else ""
@@ -107,6 +108,19 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
         service.facts = adapters.facts
         service.serve = adapters.serve
         yield service
+
+
+async def _trace(prepared: Prepared, recorder: Recorder, journal: Journal, stack: contextlib.AsyncExitStack) -> None:
+    """Each incident becomes a trace, where somebody wants them."""
+    endpoint = prepared.config.telemetry.otlp_endpoint
+    if endpoint is None:
+        return
+    from healer.loop.tracing import Tracing, otlp_exporter  # noqa: PLC0415 — the SDK is only for who wants traces
+
+    tracing = Tracing(recorder, exporter=otlp_exporter(endpoint))
+    await tracing.catch_up(journal)
+    tracing.install()
+    stack.push_async_callback(tracing.close)
 
 
 def _webhook(default_cluster: str, clock: Clock, body: bytes) -> AlertReport:
