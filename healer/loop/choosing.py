@@ -6,7 +6,7 @@ import dataclasses
 
 from healer.loop.records import Episode, Incident
 from healer.loop.situation import Situation
-from healer.model.decisions import GO, Decision, Reason, refuse
+from healer.model.decisions import GO, Decision, Reason, refuse, wait
 from healer.model.plans import Remedy
 from healer.model.targets import Level, ObjectRef
 from healer.rules.targets import resolve
@@ -47,6 +47,11 @@ def _aim(remedy: Remedy, episode: Episode, now: Situation) -> tuple[ObjectRef | 
     state = now.states.get(episode.cluster)
     if state is None:
         return None, refuse(Reason.TARGET_NOT_FOUND, f"cluster {episode.cluster!r} is not one of ours", guard="target")
+    if not state.freshness.synced:
+        # Right after a start: what has not been read yet is not gone.
+        return None, wait(
+            Reason.STALE_DATA, f"not everything of cluster {state.name} has been read yet", guard="target"
+        )
     found = resolve(episode.labels, state, remedy.target)
     if not isinstance(found, ObjectRef):
         return None, refuse(found.reason, found.detail, guard="target")

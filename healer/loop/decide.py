@@ -253,6 +253,8 @@ def _approval(incident: Incident, firing: list[Episode], now: Situation) -> Outc
     if choice is None:
         return Outcome([_void(incident, Reason.PLAN_CHANGED, "the remedy no longer applies", now)], again=0.5)
     decision, plan, events = consider(incident, choice, now, approved=True)
+    if plan is None and decision.answer is Answer.WAIT:
+        return _held(incident, choice.remedy, None, decision, events, now)
     if plan is None or plan.digest != approval.digest:
         return Outcome(
             [_void(incident, Reason.PLAN_CHANGED, "what would be done is no longer what was approved", now)], again=0.5
