@@ -26,8 +26,8 @@ const between = (from, to) => (new Date(to) - new Date(from)) / 1000;
 const known = (value) => value !== null && value !== undefined;
 function lasted(seconds) {
   if (seconds < 10) return `${Math.max(0, seconds).toFixed(1)} s`;
-  if (seconds < 120) return `${Math.round(seconds)} s`;
-  if (seconds < 7200) return `${Math.floor(seconds / 60)} min ${String(Math.round(seconds % 60)).padStart(2, "0")} s`;
+  if (seconds < 120) return `${Math.floor(seconds)} s`;
+  if (seconds < 7200) return `${Math.floor(seconds / 60)} min ${String(Math.floor(seconds % 60)).padStart(2, "0")} s`;
   return `${Math.floor(seconds / 3600)} h ${Math.floor((seconds % 3600) / 60)} min`;
 }
 function ago(text) {
@@ -58,6 +58,12 @@ function headline(incident) {
   const took = incident.closed_at ? ` after ${lasted(between(incident.opened_at, incident.closed_at))}` : "";
   const ends = { Fixed: "Fixed and verified", ResolvedOnItsOwn: "Resolved on its own" };
   return (ends[incident.reason] || "Closed") + took;
+}
+// What it is waiting for, or how it came to its end; while something is done, the newest of what is done.
+function whyOf(incident) {
+  const newest = (incident.timeline || []).at(-1);
+  if (standing(incident).tone === "act" && newest) return newest.text;
+  return [incident.reason === "ok" ? "" : incident.reason, incident.detail].filter(Boolean).join(": ");
 }
 const needsPerson = (incident) => standing(incident).order <= 1;
 
@@ -203,7 +209,6 @@ function choose(id, following) {
   if (!incident || !incident.timeline) fetchWhole(id);
   showList();
   showDetail();
-  showStatus();
 }
 
 async function fetchWhole(id) {
@@ -238,32 +243,40 @@ function showStatus() {
   say($("pause"), paused ? "Resume" : "Pause");
   say($("missing"), missing.join("; "));
   show($("missing"), missing.length);
-  const incident = state.incidents.get(state.chosen);
-  $("clusters").replaceChildren(...clusters.map((cluster) => cluster.nodes.length ? showCluster(cluster, incident) : ""));
+  $("clusters").replaceChildren(...clusters.map((cluster) => cluster.nodes.length ? showCluster(cluster) : ""));
+  markTarget();
   showHarm(demo);
 }
 
-function showCluster(cluster, incident) {
+function markTarget() {
+  const incident = state.incidents.get(state.chosen);
+  const target = incident && incident.state !== "closed" && about(incident).kind === "Node" ? incident : null;
+  for (const node of document.querySelectorAll(".node")) {
+    const chosen = target && node.dataset.node === about(target).name && node.dataset.cluster === target.cluster;
+    node.dataset.chosen = Boolean(chosen);
+  }
+}
+
+function showCluster(cluster) {
   const zones = new Map();
   for (const node of cluster.nodes) zones.set(node.zone, [...(zones.get(node.zone) || []), node]);
-  const target = incident && incident.state !== "closed" && incident.cluster === cluster.name ? about(incident) : null;
   const down = cluster.nodes.filter((node) => node.ready !== "True").length;
   const summary = `${cluster.name}, ${cluster.nodes.length} nodes${down ? `, ${down} down` : ""}${cluster.synced ? "" : ", not read yet"}`;
   return make("div", { class: `cluster${cluster.nodes.length > 60 ? " many" : ""}` },
     make("h2", { text: summary }),
     make("div", { class: "zones" }, ...[...zones].map(([zone, nodes]) => make("div", { class: "zone" },
       make("h4", { text: zone ? `zone ${zone}` : "no zone" }),
-      make("div", { class: "nodes" }, ...nodes.map((node) => showNode(node, target)))))));
+      make("div", { class: "nodes" }, ...nodes.map((node) => showNode(node, cluster.name)))))));
 }
 
-function showNode(node, target) {
+function showNode(node, cluster) {
   const up = node.ready === "True";
   const word = up ? (node.unschedulable ? "cordoned" : "ready") : node.ready === "False" ? "not ready" : "silent";
-  const pods = `${node.pods} pods${node.pods_not_ready ? `, ${node.pods_not_ready} not ready` : ""}`;
-  const chosen = target && target.kind === "Node" && target.name === node.name;
+  const ready = node.pods - node.pods_not_ready;
+  const pods = `${node.pods_not_ready ? `${ready}/` : ""}${node.pods} pods`;
   return make("div", {
-    class: "node", tone: up ? (node.unschedulable ? "wait" : "good") : "bad", "data-node": node.name, "data-chosen": Boolean(chosen),
-    title: [node.name, word, pods, ...node.taints].join("\n"),
+    class: "node", tone: up ? (node.unschedulable ? "wait" : "good") : "bad", "data-node": node.name, "data-cluster": cluster,
+    title: [node.name, word, `${ready} of ${node.pods} pods are ready`, ...node.taints].join("\n"),
   }, make("b", { text: node.name }), make("span", { text: `${word}, ${pods}` }));
 }
 
@@ -326,6 +339,7 @@ function showDetail() {
   const incident = state.incidents.get(state.chosen);
   show($("detail"), incident);
   show($("quiet"), !incident);
+  markTarget();
   if (!incident) return;
   const { tone } = standing(incident);
   say($("d-title"), incident.title);
@@ -335,8 +349,7 @@ function showDetail() {
   $("d-where").replaceChildren(make("b", { text: named(about(incident)) }), ` in ${incident.cluster}, since ${time(incident.opened_at)} UTC, ${incident.id}`);
   $("d-standing").dataset.tone = tone;
   say($("d-headline"), headline(incident));
-  const why = incident.reason === "ok" ? "" : incident.reason;
-  say($("d-why"), [why, incident.detail].filter(Boolean).join(": "));
+  say($("d-why"), whyOf(incident));
   showApproval(incident);
   show($("d-running"), incident.state === "acting");
   showPhases(incident);
@@ -390,7 +403,8 @@ function showPlan(incident) {
   const { plan } = incident;
   show($("d-plan"), plan);
   if (!plan) return;
-  say($("d-plan-title"), `Plan: ${plan.remedy} (${incident.mode}), touches ${radius(plan)}`);
+  say($("d-plan-title"), plan.remedy);
+  say($("d-plan-what"), `in ${incident.mode} mode, touches ${radius(plan)}`);
   const got = progress(incident);
   $("d-steps").replaceChildren(...plan.previews.map((preview, index) => {
     const [sign, tone] = MARKS[got.get(preview.action)] || [String(index + 1), "plain"];
