@@ -28,6 +28,7 @@ def run(config: Path) -> None:
 
 async def _run(path: Path) -> None:
     from healer.app import Adapters, assembled, prepare  # noqa: PLC0415 — heavy
+    from healer.notify.terminal import TerminalNotifier, TerminalSettings  # noqa: PLC0415 — heavy
 
     prepared = prepare(path)
     telemetry = prepared.config.telemetry
@@ -36,7 +37,9 @@ async def _run(path: Path) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    async with assembled(prepared, Adapters()) as service, asyncio.TaskGroup() as group:
+    # Who has nobody told reads it here.
+    printing = () if prepared.config.notify else (TerminalNotifier(TerminalSettings()),)
+    async with assembled(prepared, Adapters(notifiers=printing)) as service, asyncio.TaskGroup() as group:
         reload = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, reload.set)
         watching = [

@@ -31,7 +31,9 @@ class Config(Section):
     remedies: tuple[Remedy, ...] = Field((), description="What to do when.")
     safety: Safety = Field(default_factory=Safety, description="The limits of the whole fleet.")
     providers: Providers = Field((), description="Who owns the machines behind nodes, by a name that steps refer to.")
-    notify: Notifiers = Field((), description="Who is told. Without it, only the console and the log.")
+    notify: Notifiers = Field(
+        (), description="Who is told. Without it, `healer run` prints what happens; the console shows it in any case."
+    )
     approvers: dict[Name, Group] = Field(
         {}, description="Groups of people: `slack:ID`, `console`, `cli`, or `console:NAME`, `cli:NAME`."
     )

@@ -115,7 +115,11 @@ class Reader:
     async def mark_crash_loop(self) -> None:
         self.world.inject(Fault(name="crash-loop", target="shop/cart"))
         await self.until_said("healer incidents --open", "PodCrashLooping")
+        await self.until(self._printed, lambda: "what happens is not printed where healer runs")
         assert self.changes() == []
+
+    async def _printed(self) -> bool:
+        return "PodCrashLooping: " in self._log()
 
     async def mark_stop(self) -> None:
         """Ctrl-C"""
