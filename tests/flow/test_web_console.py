@@ -203,7 +203,7 @@ async def test_approve_is_journalled_with_the_name_of_who_pressed_it(desk: Desk)
     await page.click("#approve")
     await expect(page.locator("#d-said")).to_have_text("Approved.")
     (given,) = story.answers()
-    assert (given.by, given.via, given.accepted, given.approve) == ("Ann  on call", "console", True, True)
+    assert (given.by, given.via, given.accepted, given.approve) == ("Ann-on-call", "console", True, True)
     assert given.digest == story.recorder.memory.incidents[incident].approved_digest
 
 

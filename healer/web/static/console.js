@@ -63,7 +63,8 @@ function headline(incident) {
 function whyOf(incident) {
   const newest = (incident.timeline || []).at(-1);
   if (standing(incident).tone === "act" && newest) return newest.text;
-  return [incident.reason === "ok" ? "" : incident.reason, incident.detail].filter(Boolean).join(": ");
+  const told = incident.reason === "ok" || ["Fixed", "ResolvedOnItsOwn"].includes(incident.reason);
+  return [told ? "" : incident.reason, incident.detail].filter(Boolean).join(": ");
 }
 const needsPerson = (incident) => standing(incident).order <= 1;
 
@@ -95,7 +96,7 @@ function login(why) {
 
 async function begin(token, person) {
   state.token = token;
-  state.by = (person || "").replaceAll(":", " ").trim() || "console";
+  state.by = (person || "").trim().replace(/[\s:]+/g, "-") || "console"; // one word, as approvers are written
   try {
     await ask("GET", "/api/v1/incidents?limit=0");
   } catch (error) {
@@ -265,7 +266,7 @@ function showCluster(cluster) {
   return make("div", { class: `cluster${cluster.nodes.length > 60 ? " many" : ""}` },
     make("h2", { text: summary }),
     make("div", { class: "zones" }, ...[...zones].map(([zone, nodes]) => make("div", { class: "zone" },
-      make("h4", { text: zone ? `zone ${zone}` : "no zone" }),
+      make("h4", { text: zone || "no zone" }),
       make("div", { class: "nodes" }, ...nodes.map((node) => showNode(node, cluster.name)))))));
 }
 
@@ -352,6 +353,7 @@ function showDetail() {
   say($("d-why"), whyOf(incident));
   showApproval(incident);
   show($("d-running"), incident.state === "acting");
+  if ($("d-said").dataset.state !== incident.state) show($("d-said"), false);
   showPhases(incident);
   showPlan(incident);
   showAlerts(incident);
@@ -453,6 +455,7 @@ const DONE = { approve: "Approved.", deny: "Denied.", cancel: "It stops before i
 async function answer(verb) {
   const incident = state.incidents.get(state.chosen);
   if (!incident) return;
+  $("d-said").dataset.state = incident.state;
   const buttons = [$("approve"), $("deny"), $("cancel")];
   for (const button of buttons) button.disabled = true;
   try {
@@ -463,7 +466,7 @@ async function answer(verb) {
     if (error instanceof NotLetIn) login("The token is no longer the right one.");
     else say($("d-said"), "Healer cannot be reached; the answer did not arrive.", "bad");
   }
-  show($("d-said"), true);
+  show($("d-said"), state.incidents.get(incident.id)?.state === $("d-said").dataset.state);
   for (const button of buttons) button.disabled = false;
 }
 
