@@ -7,6 +7,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from healer import __version__, telemetry
@@ -198,6 +199,11 @@ class Service:
             self.engine.poke_all()
 
     # Reloading -------------------------------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the running configuration was made from, to be watched for changes."""
+        return self._prepared.files
 
     async def reload(self) -> Sequence[str]:
         """Take the configuration as it is now in its file, whole, or keep the one that runs and give the problems."""

@@ -44,7 +44,7 @@ async def _run(path: Path) -> None:
         loop.add_signal_handler(signal.SIGHUP, reload.set)
         watching = [
             group.create_task(_reload_when(reload, service), name="reload"),
-            group.create_task(_watch(prepared.files, reload.set), name="watch files"),
+            group.create_task(_watch(lambda: service.files, reload.set), name="watch files"),
         ]
         click.echo(f"healer is working; it listens on {prepared.config.web.listen}", err=True)
         try:
@@ -61,23 +61,23 @@ async def _reload_when(wanted: asyncio.Event, service: Service) -> None:
         await service.reload()
 
 
-async def _watch(files: tuple[Path, ...], changed: Callable[[], None]) -> None:
+async def _watch(files: Callable[[], tuple[Path, ...]], changed: Callable[[], None]) -> None:
     """Notice changed files by looking: editors and Kubernetes replace them, which watching by inode misses."""
-    before = _stamps(files)
+    before = _stamps(files())
     while True:
         await asyncio.sleep(WATCH_SECONDS)
-        now = _stamps(files)
+        now = _stamps(files())
         if now != before:
             before = now
             changed()
 
 
-def _stamps(files: tuple[Path, ...]) -> list[tuple[int, int] | None]:
-    stamps: list[tuple[int, int] | None] = []
+def _stamps(files: tuple[Path, ...]) -> dict[Path, tuple[int, int] | None]:
+    stamps: dict[Path, tuple[int, int] | None] = {}
     for file in files:
         try:
             found = file.stat()
-            stamps.append((found.st_mtime_ns, found.st_size))
+            stamps[file] = (found.st_mtime_ns, found.st_size)
         except OSError:
-            stamps.append(None)
+            stamps[file] = None
     return stamps
