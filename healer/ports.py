@@ -288,9 +288,14 @@ class Journal(Protocol):
 
 
 class Notifier(Protocol):
-    """Tells people. Telling never changes a cluster and never holds up a repair."""
+    """Tells people. Telling never changes a cluster and never holds up a repair.
+
+    `shadow`: whether it is also told what remedies in shadow mode would do. Those are to be read when one wants to,
+    not to call anybody.
+    """
 
     name: str
+    shadow: bool
 
     async def tell(self, view: IncidentView, handle: str) -> str:
         """Show `view`, editing the message known as `handle` if there is one. Returns its handle, to be kept.

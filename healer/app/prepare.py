@@ -37,8 +37,9 @@ class Prepared:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The configuration and every rule file, to be watched for changes."""
-        return (self.loaded.path, *(file for source in self.config.rules for file in source.files))
+        """The configuration, every rule file and their folders (files may be added), to be watched for changes."""
+        rules = [file for source in self.config.rules for file in source.files]
+        return (self.loaded.path, *rules, *sorted({file.parent for file in rules}))
 
     @property
     def config(self) -> Config:

@@ -108,15 +108,16 @@ class Show:
                 address = f"{running.service.address}/#token={running.service.api_token}"
                 if not self._live:
                     _print(f"console: {address}\n")
-                code = await self._watch(running, address)
+                outcome = await self._watch(running, address)
                 self._stop.set()
                 await service
                 for task in background:
                     task.cancel()
-            return code
+            # Only now: while it works, its terminal notifier may still have a line to print, and ours must be the last.
+            return self._end(running, outcome) if outcome else 0
 
-    async def _watch(self, running: Demo, address: str) -> int:
-        """Show, take keys, and see how it ends."""
+    async def _watch(self, running: Demo, address: str) -> str:
+        """Show, take keys, and see how it ends; an empty string when somebody has ended it."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         harmed = False
@@ -131,11 +132,11 @@ class Show:
                 outcome = running.outcome(self.fault) if harmed else ""
                 if self.once and (outcome or now > LIMIT_SECONDS):
                     draw(running, address)
-                    return self._end(running, outcome or "nothing came of it")
+                    return outcome or "nothing came of it"
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self.speed / FRAMES_A_SECOND):
                         await self._stop.wait()
-        return 0
+        return ""
 
     def _end(self, running: Demo, outcome: str) -> int:
         from healer.cli.demo_setup import HARMS, expected  # noqa: PLC0415 — heavy

@@ -20,11 +20,6 @@ class Cluster(Section):
         False,
         description="Use the service account of the pod in which healer runs. Exactly one of this and `kubeconfig`.",
     )
-    namespaces: tuple[Name, ...] | None = Field(
-        None,
-        min_length=1,
-        description="Watch and repair only what is in these namespaces, and nodes. Without it, all; safety.protected_namespaces hold in both cases.",
-    )
 
     @model_validator(mode="after")
     def _has_one_way_in(self) -> Cluster:

@@ -112,7 +112,8 @@ class Approval(Section):
         timedelta(minutes=15), description="When the question is withdrawn: by then the cluster is another."
     )
     not_requester: Flag = Field(
-        False, description="Whether whoever asked for the repair may not be the one who agrees to it."
+        False,
+        description="Whether whoever asked for the repair may not be the one who agrees to it. Repairs are asked for by alerts today, so that this matters only once people can ask for them.",
     )
 
 

@@ -134,6 +134,6 @@ class Safety(Section):
     storm: Storm = Field(Storm(), description="What counts as a storm of alerts.")
     max_event_age: PositiveDuration = Field(
         timedelta(hours=1),
-        description="Alerts that began longer ago when first heard of start nothing automatic: the world has moved on.",
+        description="An alert that nobody has confirmed for so long starts nothing, where it was last heard of before healer (re)started: the world has moved on.",
     )
     self_: Itself = Field(default_factory=Itself, alias="self", description="Where healer itself runs.")

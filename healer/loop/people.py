@@ -24,6 +24,7 @@ class People:
         self._recorder = engine.recorder
         self._memory = engine.memory
         self._external_url = external_url
+        self._one_at_a_time = asyncio.Lock()
 
     # Looking ---------------------------------------------------------------------------------------------------------
 
@@ -73,6 +74,11 @@ class People:
     # Asking ----------------------------------------------------------------------------------------------------------
 
     async def answer(self, incident: str, *, approve: bool, by: str, via: str, digest: str = "") -> Reason:
+        # An answer is judged when those before it are recorded, so that of two at once only one counts.
+        async with self._one_at_a_time:
+            return await self._answer(incident, approve=approve, by=by, via=via, digest=digest)
+
+    async def _answer(self, incident: str, *, approve: bool, by: str, via: str, digest: str) -> Reason:
         found = self._memory.incidents.get(incident)
         if found is None:
             return Reason.TARGET_NOT_FOUND
@@ -113,7 +119,7 @@ class People:
         if not remedy.approval.groups:
             return True
         approvers = self._engine.book().approvers
-        return any({by, via, f"{via}:{by}"} & approvers.get(group, frozenset()) for group in remedy.approval.groups)
+        return any({via, f"{via}:{by}"} & approvers.get(group, frozenset()) for group in remedy.approval.groups)
 
     async def cancel(self, incident: str, *, by: str) -> Reason:
         found = self._memory.incidents.get(incident)

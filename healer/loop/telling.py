@@ -8,19 +8,22 @@ from collections.abc import Sequence
 from typing import Final
 
 from healer import telemetry
-from healer.errors import ActionError, HealerError, JournalError, Retryable
+from healer.errors import JournalError, Retryable
 from healer.loop.recorder import Recorder
+from healer.loop.records import Incident
 from healer.loop.views import view
 from healer.model import events as ev
 from healer.model.decisions import Reason
 from healer.model.incidents import IncidentState
+from healer.model.plans import Mode
 from healer.ports import Notifier
 
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS: Final = 0.3
 """How long changes are gathered before a message is edited: several events often come together."""
-TRIES: Final = 8
+LONGEST_DELAY_SECONDS: Final = 60.0
+"""Between tries while the other side is down, unless it asks for more. A page is tried until it arrives."""
 QUIET: Final = frozenset({Reason.STORM})
 """While an incident only waits for these, it is not worth a message of its own."""
 TELLING_EVENTS: Final = (
@@ -70,36 +73,46 @@ class Telling:
             await self._wake.wait()
             self._wake.clear()
             await asyncio.sleep(GATHER_SECONDS)
+            failures = 0
             while self._changed:
                 id_ = next(iter(self._changed))
                 del self._changed[id_]
-                await self._tell(id_)
+                asked = await self._tell(id_)
+                if asked is None:
+                    failures = 0
+                    continue
+                failures += 1
+                self._changed.setdefault(id_)
+                await asyncio.sleep(max(asked, min(LONGEST_DELAY_SECONDS, 2.0**failures / 2)))
 
-    async def _tell(self, id_: str) -> None:
+    async def _tell(self, id_: str) -> float | None:
+        """Tell the newest of one incident; or the seconds after which it is to be tried again."""
         incident = self._recorder.memory.incidents.get(id_)
         if incident is None:
-            return
+            return None
         handle = incident.handles.get(self._notifier.name, "")
-        if not handle and incident.reason in QUIET and incident.state is IncidentState.OPEN:
-            return
-        for attempt in range(1, TRIES + 1):
-            try:
-                told = await self._notifier.tell(
-                    view(self._recorder.memory, incident, external_url=self._external_url), handle
-                )
-            except Retryable as error:
-                telemetry.NOTIFICATIONS.labels(self._notifier.name, "retried").inc()
-                await asyncio.sleep(max(error.delay_seconds, min(60.0, 2.0**attempt / 2)))
-            except (ActionError, HealerError) as error:
-                log.warning("telling %s of incident %s: %s", self._notifier.name, id_, error)
-                telemetry.NOTIFICATIONS.labels(self._notifier.name, "failed").inc()
-                return
-            else:
-                telemetry.NOTIFICATIONS.labels(self._notifier.name, "told").inc()
-                await self._keep(id_, handle, told)
-                return
-        log.warning("telling %s of incident %s: given up after %d tries", self._notifier.name, id_, TRIES)
-        telemetry.NOTIFICATIONS.labels(self._notifier.name, "given up").inc()
+        if not handle and not self._is_worth_a_message(incident):
+            return None
+        shown = view(self._recorder.memory, incident, external_url=self._external_url)
+        try:
+            told = await self._notifier.tell(shown, handle)
+        except Retryable as error:
+            log.info("telling %s of incident %s: %s; trying again", self._notifier.name, id_, error)
+            telemetry.NOTIFICATIONS.labels(self._notifier.name, "retried").inc()
+            return error.delay_seconds
+        except Exception as error:  # noqa: BLE001 — whatever a notifier raises, it must not end the service
+            log.warning("telling %s of incident %s: %s: %s", self._notifier.name, id_, type(error).__name__, error)
+            telemetry.NOTIFICATIONS.labels(self._notifier.name, "failed").inc()
+            return None
+        telemetry.NOTIFICATIONS.labels(self._notifier.name, "told").inc()
+        await self._keep(id_, handle, told)
+        return None
+
+    def _is_worth_a_message(self, incident: Incident) -> bool:
+        """Nobody is told of what only waits out a storm, or of what a remedy in shadow mode would have done."""
+        if incident.state is not IncidentState.OPEN:
+            return incident.mode != Mode.SHADOW or self._notifier.shadow
+        return incident.reason not in QUIET and (incident.mode != Mode.SHADOW or self._notifier.shadow)
 
     async def _keep(self, id_: str, before: str, handle: str) -> None:
         if handle == before:

@@ -27,7 +27,6 @@ class Reason(enum.StrEnum):
     TARGET_GONE = "TargetGone"
     INVALID_TARGET = "InvalidTarget"
     SUPERSEDED = "Superseded"
-    ATTACHED = "Attached"
     RESOLVED_ON_ITS_OWN = "ResolvedOnItsOwn"
     FLAPPING = "Flapping"
     TOO_OLD = "TooOld"

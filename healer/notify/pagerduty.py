@@ -73,6 +73,7 @@ class PagerDutyNotifier:
 
     Settings: ClassVar[type[PagerDutySettings]] = PagerDutySettings
     name = "pagerduty"
+    shadow = False
 
     def __init__(self, settings: PagerDutySettings, *, clock: Clock | None = None) -> None:  # noqa: ARG002
         self.settings = settings

@@ -55,6 +55,7 @@ class SlackNotifier:
 
     Settings: ClassVar[type[SlackSettings]] = SlackSettings
     name = "slack"
+    shadow = False
 
     def __init__(self, settings: SlackSettings, *, clock: Clock | None = None) -> None:
         self.settings = settings

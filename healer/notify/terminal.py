@@ -29,6 +29,7 @@ class TerminalNotifier:
 
     Settings: ClassVar[type[TerminalSettings]] = TerminalSettings
     name = "terminal"
+    shadow = True
 
     def __init__(
         self,

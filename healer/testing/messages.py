@@ -14,6 +14,7 @@ class Messages:
     """ports.Notifier: one message per incident, edited, as people would see it. `edits` holds every version."""
 
     name = "messages"
+    shadow = True
 
     def __init__(self) -> None:
         self.shown: dict[str, IncidentView] = {}

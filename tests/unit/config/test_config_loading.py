@@ -27,7 +27,6 @@ clusters:
   - name: prod-eu
     kubeconfig: kube.yaml
     context: admin
-    namespaces: [shop, web]
 collect:
   - prometheus: {targets: ["localhost:9100"], interval: 30s}
   - kubernetes
