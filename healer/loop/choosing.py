@@ -20,17 +20,17 @@ class Choice:
     decision: Decision
 
 
-def choices(incident: Incident, firing: list[Episode], now: Situation) -> list[Choice]:
-    """Every remedy that applies, best first: by priority, then what is higher in the hierarchy, then the order of the file."""
+def choices(incident: Incident, episodes: list[Episode], now: Situation, *, resolved: bool = False) -> list[Choice]:
+    """Every remedy that applies, best first: by priority, then what is higher in the hierarchy, then the order of the file.
+
+    `resolved`: those that are for the end of an alert (`on: resolved`), instead of those for its firing.
+    """
     found: dict[str, Choice] = {}
-    for episode in firing:
+    for episode in episodes:
         for remedy in now.book.index.matching(episode.labels):
-            if (
-                remedy.name in found
-                or remedy.name in incident.failed
-                or remedy.name in incident.denied
-                or remedy.on_resolved
-            ):
+            if remedy.name in found or remedy.name in incident.failed or remedy.name in incident.denied:
+                continue
+            if remedy.on_resolved != resolved:
                 continue
             if not set(remedy.after) <= incident.failed:
                 continue

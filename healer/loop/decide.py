@@ -49,7 +49,10 @@ def decide(incident: Incident, now: Situation) -> Outcome:
 
 def _over(incident: Incident, now: Situation) -> Outcome:
     """Every alert has resolved before, or after, we did anything."""
-    events: list[ev.AnyEvent] = []
+    outcome = _afterwards(incident, now)
+    if outcome is not None and (incident.approval or not _refused(incident, outcome)):
+        return outcome
+    events: list[ev.AnyEvent] = outcome.events if outcome else []
     if incident.approval:
         events.append(
             ev.ApprovalVoided(
@@ -73,13 +76,38 @@ def _over(incident: Incident, now: Situation) -> Outcome:
     return Outcome(events)
 
 
+def _afterwards(incident: Incident, now: Situation) -> Outcome | None:
+    """What remedies for the end of an alert (`on: resolved`) make of it, where nothing else has been done about it."""
+    if incident.operation or incident.state is IncidentState.ESCALATED:
+        return None
+    episodes = now.memory.episodes_of(incident)
+    found = choices(incident, episodes, now, resolved=True)
+    if not found:
+        return None
+    if incident.approval is None:
+        return _with(incident, found, now)
+    if all(choice.remedy.name != incident.approval.remedy for choice in found):
+        return None
+    return _approval(incident, episodes, now, resolved=True)
+
+
+def _refused(incident: Incident, outcome: Outcome) -> bool:
+    """Whether that ends in a no, after which there is nothing to wait for."""
+    newest = next((event for event in reversed(outcome.events) if isinstance(event, ev.Decided)), incident.decided)
+    asked = any(isinstance(event, ev.ApprovalRequested) for event in outcome.events)
+    return not outcome.start and not asked and newest is not None and newest.answer is Answer.REFUSE
+
+
 # A fresh look --------------------------------------------------------------------------------------------------------
 
 
 def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome:
     found = choices(incident, firing, now)
-    if not found:
-        return _nothing_left(incident, now)
+    return _with(incident, found, now) if found else _nothing_left(incident, now)
+
+
+def _with(incident: Incident, found: list[Choice], now: Situation) -> Outcome:
+    """What comes of the best of several remedies."""
     best, *others = found
     events = _superseded(incident, best, others, now)
     decision, plan, preface = consider(incident, best, now, approved=False)
@@ -129,7 +157,9 @@ def _nothing_left(incident: Incident, now: Situation) -> Outcome:
             incident, None, incident.target, refuse(Reason.DENIED, "a person has denied what could be done"), [], now
         )
     if not incident.failed:
-        return _held(incident, None, incident.target, refuse(Reason.NO_REMEDY, "no remedy matches any more"), [], now)
+        later = choices(incident, now.memory.episodes_of(incident), now, resolved=True)
+        detail = "its remedy is for the end of the alert" if later else "no remedy matches any more"
+        return _held(incident, None, incident.target, refuse(Reason.NO_REMEDY, detail), [], now)
     if incident.reason in _QUIET:
         return _held(
             incident, None, incident.target, refuse(incident.reason, incident.detail, guard="operation"), [], now
@@ -233,11 +263,11 @@ def _ask(
     return Outcome(events, again=expires + 0.1)
 
 
-def _approval(incident: Incident, firing: list[Episode], now: Situation) -> Outcome:
+def _approval(incident: Incident, episodes: list[Episode], now: Situation, *, resolved: bool = False) -> Outcome:
     """An answer has come, or the time for it has run out, or we still wait."""
     approval = incident.approval
     if approval is None:
-        return _fresh(incident, firing, now)
+        return _fresh(incident, episodes, now)
     if not approval.complete:
         left = (approval.expires_at - now.moment.wall).total_seconds()
         if left > 0:
@@ -249,7 +279,9 @@ def _approval(incident: Incident, firing: list[Episode], now: Situation) -> Outc
                 ev.Escalated(at=now.moment.wall, incident=incident.id, reason=Reason.APPROVAL_EXPIRED, detail=detail),
             ]
         )
-    choice = next((c for c in choices(incident, firing, now) if c.remedy.name == approval.remedy), None)
+    choice = next(
+        (c for c in choices(incident, episodes, now, resolved=resolved) if c.remedy.name == approval.remedy), None
+    )
     if choice is None:
         return Outcome([_void(incident, Reason.PLAN_CHANGED, "the remedy no longer applies", now)], again=0.5)
     decision, plan, events = consider(incident, choice, now, approved=True)

@@ -66,7 +66,7 @@ def consider(
 
 
 def _too_old(incident: Incident, now: Situation) -> Decision | None:
-    heard = max(episode.heard_at for episode in now.memory.firing_of(incident))
+    heard = max(episode.heard_at for episode in now.memory.episodes_of(incident))
     age = now.moment.wall - heard
     if heard >= now.since or age <= now.book.max_event_age:
         # Senders do not repeat themselves: what was heard since we started counts until it resolves.
