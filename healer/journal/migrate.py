@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from healer import __version__
 from healer.errors import JournalError
+from healer.journal import schema
 from healer.journal.schema import HEAD
 
 
@@ -44,11 +45,11 @@ async def upgrade(engine: AsyncEngine) -> None:
             check_readable(found)
         # Python's driver begins no transaction before CREATE TABLE by itself.
         await connection.exec_driver_sql("BEGIN IMMEDIATE")
-        await connection.run_sync(_run)
+        await connection.run_sync(_migrate if found else schema.create)
 
 
-def _run(connection: Any) -> None:
-    # Imported here: tens of megabytes that only the first start with a new version needs.
+def _migrate(connection: Any) -> None:
+    # Imported here: tens of megabytes that only a start on the journal of an older version needs.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 

@@ -1,4 +1,7 @@
-"""The tables of the journal. Changes need a new migration and a new HEAD."""
+"""The tables of the journal. Changes need a new migration and a new HEAD.
+
+A new journal is made from what stands here; the migrations bring an older one to the same form.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from typing import Final
 
 import sqlalchemy as sa
 
+from healer.journal.chain import GENESIS
+
 HEAD: Final = "0001"
-"""The newest migration. Kept here so that an up-to-date journal opens without importing alembic."""
+"""The newest migration. Kept here so that a journal that is new, or up to date, opens without importing alembic."""
 
 metadata: Final = sa.MetaData()
 
@@ -33,3 +38,27 @@ NEWEST: Final = sa.Table(
     sa.CheckConstraint("id = 1", name="newest_is_one_row"),
 )
 """One row, moved in every transaction: shows events cut off the end, and fences a second writer on PostgreSQL."""
+
+VERSION: Final = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""Where alembic keeps the newest migration; not among the tables that it compares."""
+
+for _verb in ("UPDATE", "DELETE"):
+    # Against slips of the hand in a database shell; the chain of digests is what shows deeds done on purpose.
+    _refuse = sa.DDL(  # type: ignore[no-untyped-call]
+        f"CREATE TRIGGER events_no_{_verb.lower()} BEFORE {_verb} ON events "
+        "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
+    )
+    sa.event.listen(EVENTS, "after_create", _refuse.execute_if(dialect="sqlite"))
+
+
+def create(connection: sa.Connection) -> None:
+    """Everything that a new journal has, as at HEAD."""
+    metadata.create_all(connection)
+    connection.execute(sa.insert(NEWEST).values(id=1, seq=0, digest=GENESIS))
+    VERSION.create(connection)
+    connection.execute(sa.insert(VERSION).values(version_num=HEAD))

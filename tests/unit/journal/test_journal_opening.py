@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import alembic.op
+import alembic.command
 import pytest
 import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
@@ -21,6 +21,7 @@ from alembic.script import ScriptDirectory
 from healer.clock import SystemClock
 from healer.errors import JournalError, JournalInUse
 from healer.journal import open_journal, read_journal, schema
+from healer.journal.chain import GENESIS
 from healer.sim import time as sim_time
 from healer.testing.journal_contract import progress
 
@@ -73,12 +74,12 @@ async def test_a_journal_held_by_a_killed_process_is_free(tmp_path: Path) -> Non
         assert len(await journal.append([progress("mine now")])) == 1
 
 
-def test_only_the_first_opening_imports_the_migration_tool(tmp_path: Path) -> None:
+def test_neither_a_new_nor_a_current_journal_needs_the_migration_tool(tmp_path: Path) -> None:
     said = []
     for _ in range(2):
         with hold(tmp_path / "journal.db") as process:
             said.append(process.communicate("")[0].strip())
-    assert said == ["True", "False"]
+    assert said == ["False", "False"]
 
 
 async def test_a_second_opening_in_the_same_process_is_refused(tmp_path: Path) -> None:
@@ -196,32 +197,49 @@ async def test_a_reader_of_an_older_journal_is_told_how_to_bring_it_up_to_date(t
             pass
 
 
-async def test_an_interrupted_migration_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+async def test_an_interrupted_creation_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise RuntimeError("pulled the plug")
 
     path = tmp_path / "journal.db"
     with monkeypatch.context() as patch:
-        patch.setattr(alembic.op, "bulk_insert", fail)
+        patch.setattr(schema.VERSION, "create", fail)
         with pytest.raises(RuntimeError, match="pulled the plug"):
             async with open_journal(path, clock=SystemClock()):
                 pass
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
-    connection.close()
+    assert tables(path) == {}
     async with open_journal(path, clock=SystemClock()) as journal:
         assert (await journal.append([progress("a")]))[0].seq == 1
 
 
-async def test_migrations_make_the_tables_that_the_code_knows(tmp_path: Path) -> None:
+def tables(path: Path) -> dict[str, str]:
+    """The form of a journal: what each table, index and trigger was made with, however it was spaced."""
+    connection = sqlite3.connect(path)
+    found = connection.execute("SELECT name, sql FROM sqlite_master").fetchall()
+    connection.close()
+    return {name: "".join((sql or "").split()) for name, sql in found}
+
+
+def migrated(path: Path) -> dict[str, str]:
+    """The form of a journal that has gone through every migration."""
     config = Config()
     config.set_main_option("script_location", "healer.journal:migrations")
     config.set_main_option("path_separator", "os")
     assert ScriptDirectory.from_config(config).get_current_head() == schema.HEAD
-    async with open_journal(tmp_path / "journal.db", clock=SystemClock()):
-        engine = sa.create_engine(f"sqlite:///{tmp_path / 'journal.db'}", poolclass=sa.NullPool)
-        with engine.connect() as connection:
-            assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+    engine = sa.create_engine(f"sqlite:///{path}", poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        alembic.command.upgrade(config, "head")
+        newest = connection.execute(sa.select(schema.NEWEST)).one()
+        assert tuple(newest) == (1, 0, GENESIS)
+        assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
+    return tables(path)
+
+
+async def test_migrations_make_the_very_tables_that_a_new_journal_has(tmp_path: Path) -> None:
+    async with open_journal(tmp_path / "new.db", clock=SystemClock()):
+        pass
+    assert tables(tmp_path / "new.db") == migrated(tmp_path / "old.db")
 
 
 async def test_what_the_caller_raises_passes_as_it_is_after_all_was_written(tmp_path: Path) -> None:
