@@ -13,6 +13,7 @@ from healer.app.prepare import Prepared
 from healer.app.service import Service
 from healer.clock import Clock, SystemClock
 from healer.collectors.alertmanager import parse_webhook
+from healer.collectors.alertmanager_list import AlertmanagerList
 from healer.collectors.kubernetes import KubernetesCollector, KubernetesSettings
 from healer.config import secrets
 from healer.config.clusters import Cluster as ClusterConfig
@@ -92,10 +93,12 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
         )
         service.engine = engine
         service.evaluator = evaluator
-        service.sink = Ingest(store, arrived=evaluator.arrived, take=engine.intake.take)
+        webhook = functools.partial(_webhook, default, clock)
+        rest = AlertmanagerList(config.web.alertmanagers, parse=webhook)
+        service.sink = Ingest(store, arrived=evaluator.arrived, take=engine.intake.take, incomplete=rest.missing)
         service.caches = {name: found for name, (_, found) in caches.items()}
-        service.collectors = _collectors(prepared, clock, service.caches)
-        service.hooks = {"alertmanager": functools.partial(_webhook, default, clock)}
+        service.collectors = [*_collectors(prepared, clock, service.caches), rest]
+        service.hooks = {"alertmanager": webhook}
         if adapters.serve:
             service.api_token = secrets.token(config.web.token_file).get_secret_value()
             hooks_file = config.web.hooks_token_file or config.web.token_file

@@ -25,6 +25,10 @@ class Web(Section):
     hooks_token_file: FilePath | None = Field(
         None, description="Another token for webhooks only, so that Alertmanager's does not open the console."
     )
+    alertmanagers: tuple[Url, ...] = Field(
+        (),
+        description="Alertmanagers whose whole list of alerts may be read when a webhook was cut off (`max_alerts`). Others are never asked, whatever a webhook says.",
+    )
     external_url: Url | None = Field(
         None, description="How people reach the console, for links in messages. Default: made from `listen`."
     )

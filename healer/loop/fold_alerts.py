@@ -32,6 +32,7 @@ def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float
         incident=known.incident if known else "",
         target=known.target if known else None,
         notes=event.notes,
+        incomplete=event.incomplete,
     )
     memory.episodes[event.episode] = episode
     memory.firing[(event.cluster, episode.labels)] = episode

@@ -17,10 +17,12 @@ class Ingest:
         *,
         arrived: Callable[[Batch], None],
         take: Callable[[AlertReport], Awaitable[None]],
+        incomplete: Callable[[AlertReport], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._arrived = arrived
         self._take = take
+        self._incomplete = incomplete
 
     async def samples(self, batch: Batch) -> Appended:
         appended = await self._store.append(batch)
@@ -30,3 +32,5 @@ class Ingest:
 
     async def alerts(self, report: AlertReport) -> None:
         await self._take(report)
+        if report.truncated:
+            self._incomplete(report)

@@ -107,6 +107,7 @@ class Intake:
             generator_url=alert.generator_url,
             value=alert.value,
             notes=tuple(notes),
+            incomplete=truncated,
         )
 
     def _storms(self, events: Sequence[ev.AnyEvent], now: datetime) -> list[ev.AnyEvent]:

@@ -86,6 +86,7 @@ class Memory:
             return None
         episode.incident = incident.id
         episode.target = target
+        incident.incomplete = incident.incomplete or episode.incomplete
         self.last_by_identity[(episode.cluster, episode.labels)] = incident.id
         return episode
 

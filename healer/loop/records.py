@@ -30,6 +30,7 @@ class Episode:
     incident: str = ""
     target: ObjectRef | None = None
     notes: tuple[str, ...] = ()
+    incomplete: bool = False
     reason: Reason = Reason.OK
     """Why there is no incident for it, where there is none."""
 

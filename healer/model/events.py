@@ -68,6 +68,8 @@ class AlertFired(Event, frozen=True, kw_only=True, tag=True):
     value: float | None = None
     notes: tuple[str, ...] = ()
     """What was odd about it: a start in the future was clamped, the batch was truncated."""
+    incomplete: bool = False
+    """The sender has cut its batch off: there are more alerts like this than we know."""
 
 
 class AlertResolved(Event, frozen=True, kw_only=True, tag=True):

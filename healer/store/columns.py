@@ -49,7 +49,7 @@ class SampleColumns:
                 f"reserving {memory_limit_bytes} bytes for samples: the system refused; lower the store's memory_limit"
             ) from error
         self._filled = np.zeros(self.capacity, dtype=np.int32)
-        self._previous = np.full(self.capacity, NONE, dtype=np.int32)
+        self._previous = np.empty(self.capacity, dtype=np.int32)  # Written when a chunk is taken; not touched before.
         self._first_ms = np.zeros(self.capacity, dtype=np.int64)
         self._last_ms = np.zeros(self.capacity, dtype=np.int64)
         self._used = 0  # Chunks from here on were never touched.

@@ -15,7 +15,7 @@ import asyncio
 import contextlib
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -87,7 +87,7 @@ class Scenario(Expectations):
         self._runner.__enter__()
         loop = self._runner.get_loop()
         self.clock = LoopClock(loop, epoch=self.world.now)
-        self._driving = loop.create_task(drive(self.world, self.clock), name="world")
+        self._driving = loop.create_task(drive(self.world, _Steady(self.clock)), name="world")
         if not self._apart:
             self.start()
         return self
@@ -307,6 +307,19 @@ def _seconds(duration: str | float) -> float:
     if isinstance(duration, str):
         return float(parse_duration(duration).total_seconds())
     return float(duration)
+
+
+class _Steady:
+    """The time of the world: a step of Healer's wall clock does not stop kubelets."""
+
+    def __init__(self, clock: LoopClock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        return self._clock.now() - timedelta(seconds=self._clock.wall_offset_seconds)
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
 
 async def _joined(task: asyncio.Task[Any]) -> None:
