@@ -269,7 +269,7 @@ def _approval(incident: Incident, episodes: list[Episode], now: Situation, *, re
     if approval is None:
         return _fresh(incident, episodes, now)
     if not approval.complete:
-        left = (approval.expires_at - now.moment.wall).total_seconds()
+        left = approval.expires - now.moment.monotonic
         if left > 0:
             return Outcome([], again=left + 0.1)
         detail = f"nobody answered until {approval.expires_at:%H:%M:%S}"

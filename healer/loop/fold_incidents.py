@@ -103,7 +103,11 @@ def approval_requested(event: ev.ApprovalRequested, memory: Memory, seq: int, mo
     incident = memory.incidents[event.incident]
     incident.state = IncidentState.AWAITING_APPROVAL
     incident.approval = Approval(
-        remedy=event.remedy, digest=event.digest, expires_at=event.expires_at, needed=event.needed
+        remedy=event.remedy,
+        digest=event.digest,
+        expires_at=event.expires_at,
+        expires=monotonic + (event.expires_at - event.at).total_seconds(),
+        needed=event.needed,
     )
     memory.say(incident, seq, event.at, f"waiting for approval until {event.expires_at:%H:%M:%S}", "wait")
 

@@ -104,7 +104,7 @@ class People:
         if approval is None or incident.state is not IncidentState.AWAITING_APPROVAL:
             under_way = incident.state in (IncidentState.ACTING, IncidentState.VERIFYING, IncidentState.UNDOING)
             return Reason.ALREADY_DECIDED if under_way else Reason.NO_LONGER_NEEDED
-        if self._recorder.clock.now() > approval.expires_at:
+        if self._recorder.clock.monotonic() > approval.expires:
             return Reason.APPROVAL_EXPIRED
         if digest and digest != approval.digest:
             return Reason.PLAN_CHANGED

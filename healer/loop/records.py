@@ -107,6 +107,8 @@ class Approval:
     remedy: str
     digest: str
     expires_at: datetime
+    """As people are told. What counts is `expires`, in seconds on our monotonic clock: no step of the wall clock moves it."""
+    expires: float
     needed: int
     given: dict[str, datetime] = dataclasses.field(default_factory=dict)
 
