@@ -122,15 +122,7 @@ class Carrier:
             return Failure(step.reason, step.detail)
         self._adopted = step.started
         if not step.started:
-            await self._recorder.record(
-                ev.StepStarted(
-                    at=self._recorder.clock.now(),
-                    incident=self._operation.incident,
-                    operation=self._operation.id,
-                    step=index,
-                    action=action.name,
-                )
-            )
+            await self._started(index, action, undo=False)
         failed = await self._try(action, index)
         await self._ended(index, action, failed, undo=False)
         return failed
@@ -163,16 +155,7 @@ class Carrier:
             if not step.started or step.undone:
                 continue
             action = self._actions[index]
-            await self._recorder.record(
-                ev.StepStarted(
-                    at=self._recorder.clock.now(),
-                    incident=self._operation.incident,
-                    operation=self._operation.id,
-                    step=index,
-                    action=action.name,
-                    undo=True,
-                )
-            )
+            await self._started(index, action, undo=True)
             await self._ended(index, action, await self._try_undo(action, index), undo=True)
 
     async def _try_undo(self, action: Action, index: int) -> Failure | None:
@@ -192,6 +175,18 @@ class Carrier:
             else:
                 return None
         return None
+
+    async def _started(self, index: int, action: Action, *, undo: bool) -> None:
+        await self._recorder.record(
+            ev.StepStarted(
+                at=self._recorder.clock.now(),
+                incident=self._operation.incident,
+                operation=self._operation.id,
+                step=index,
+                action=action.name,
+                undo=undo,
+            )
+        )
 
     async def _ended(self, index: int, action: Action, failed: Failure | None, *, undo: bool) -> None:
         await self._recorder.record(
