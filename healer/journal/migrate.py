@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from healer import __version__
 from healer.errors import JournalError
@@ -13,11 +10,11 @@ from healer.journal import schema
 from healer.journal.schema import HEAD
 
 
-async def version(connection: AsyncConnection) -> str:
+def version(connection: sa.Connection) -> str:
     """The migration the journal is at; empty for a new file."""
-    if not await connection.run_sync(lambda sync: sa.inspect(sync).has_table("alembic_version")):
+    if not sa.inspect(connection).has_table("alembic_version"):
         return ""
-    return await connection.scalar(sa.text("SELECT version_num FROM alembic_version")) or ""
+    return connection.scalar(sa.text("SELECT version_num FROM alembic_version")) or ""
 
 
 def check_readable(found: str) -> None:
@@ -35,20 +32,23 @@ def check_readable(found: str) -> None:
     )
 
 
-async def upgrade(engine: AsyncEngine) -> None:
+def upgrade(engine: sa.Engine) -> None:
     """All in one transaction: a process killed in the middle leaves the journal as it was."""
-    async with engine.begin() as connection:
-        found = await version(connection)
+    with engine.begin() as connection:
+        found = version(connection)
         if found == HEAD:
             return
         if found > HEAD:
             check_readable(found)
         # Python's driver begins no transaction before CREATE TABLE by itself.
-        await connection.exec_driver_sql("BEGIN IMMEDIATE")
-        await connection.run_sync(_migrate if found else schema.create)
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if found:
+            _migrate(connection)
+        else:
+            schema.create(connection)
 
 
-def _migrate(connection: Any) -> None:
+def _migrate(connection: sa.Connection) -> None:
     # Imported here: tens of megabytes that only a start on the journal of an older version needs.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415

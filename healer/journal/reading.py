@@ -6,13 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from healer.clock import external_work
 from healer.errors import JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row, Verification
-from healer.journal.engine import translated
+from healer.journal.engine import on_connection, translated
 from healer.journal.schema import EVENTS, NEWEST
 from healer.model.events import Recorded
 
@@ -23,7 +22,7 @@ PAGE: Final = 1000
 class JournalReader:
     """Reads and verifies. Everything that it shows was committed."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
     async def read(self, *, after: int = 0, incident: str = "") -> AsyncIterator[Recorded]:
@@ -34,9 +33,9 @@ class JournalReader:
     async def verify(self, after: int = 0) -> Verification:
         """Compute the chain anew, from the event after `after` (which is trusted) to the newest."""
         with translated("verifying the journal"), external_work():
-            async with self._engine.connect() as connection:
-                head = await newest(connection)
-                trusted = await connection.scalar(sa.select(EVENTS.c.digest).where(EVENTS.c.seq == after))
+            head = await on_connection(self._engine, newest)
+            digest = sa.select(EVENTS.c.digest).where(EVENTS.c.seq == after)
+            trusted = await on_connection(self._engine, lambda connection: connection.scalar(digest))
         if after and trusted is None:
             return Verification(ok=False, events=0, first_bad_seq=after, detail=f"event {after} is missing")
         start = Head(after, trusted) if trusted is not None else Head()
@@ -56,8 +55,7 @@ class JournalReader:
     async def head(self) -> Head:
         """The newest event."""
         with translated("reading the journal"), external_work():
-            async with self._engine.connect() as connection:
-                return await newest(connection)
+            return await on_connection(self._engine, newest)
 
     async def _rows(self, *, after: int, incident: str = "") -> AsyncIterator[Row]:
         query = sa.select(EVENTS).order_by(EVENTS.c.seq).limit(PAGE)
@@ -73,13 +71,14 @@ class JournalReader:
 
     async def _page(self, query: sa.Select[int, str, str, str, str, str]) -> list[Row]:
         with translated("reading the journal"), external_work():
-            async with self._engine.connect() as connection:
-                return [Row(*values) for values in await connection.execute(query)]
+            return await on_connection(
+                self._engine, lambda connection: [Row(*row) for row in connection.execute(query)]
+            )
 
 
-async def newest(connection: AsyncConnection) -> Head:
+def newest(connection: sa.Connection) -> Head:
     """Where the chain ends. JournalError when the tables are damaged."""
-    found = (await connection.execute(sa.select(NEWEST.c.seq, NEWEST.c.digest))).one_or_none()
+    found = connection.execute(sa.select(NEWEST.c.seq, NEWEST.c.digest)).one_or_none()
     if found is None:
         raise JournalError("reading the journal: table 'newest' is empty; restore the journal from a backup")
     return Head(*found)

@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from healer import telemetry
 from healer.clock import external_work
 from healer.errors import JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row
-from healer.journal.engine import translated
+from healer.journal.engine import translated, waited
 from healer.journal.reading import newest
 from healer.journal.schema import EVENTS, NEWEST
 from healer.model.events import AnyEvent, Recorded
@@ -49,10 +48,10 @@ class _Append:
 class Writer:
     """Owns the only connection that writes."""
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._queue: asyncio.Queue[_Append | None] = asyncio.Queue(QUEUED_APPENDS)
-        self._connection: AsyncConnection | None = None
+        self._connection: sa.Connection | None = None
         self._head: Head | None = None
         self._stopping = False
         self._ended = asyncio.Event()
@@ -148,11 +147,14 @@ class Writer:
         return rows
 
     async def _commit(self, rows: list[Row], start: Head) -> None:
-        connection = await self._connected()
+        await waited(self._insert, rows, start)
+
+    def _insert(self, rows: list[Row], start: Head) -> None:
+        connection = self._connected()
         end = rows[-1].head
-        async with connection.begin():
-            await connection.execute(_INSERT, [dataclasses.asdict(row) for row in rows])
-            moved = await connection.execute(_MOVE, {"old": start.seq, "new": end.seq, "with_digest": end.digest})
+        with connection.begin():
+            connection.execute(_INSERT, [dataclasses.asdict(row) for row in rows])
+            moved = connection.execute(_MOVE, {"old": start.seq, "new": end.seq, "with_digest": end.digest})
             if moved.rowcount != 1:
                 raise JournalError(
                     f"writing {len(rows)} events to the journal: another process wrote to it; let only one run"
@@ -160,14 +162,17 @@ class Writer:
 
     async def _where(self) -> Head:
         if self._head is None:
-            connection = await self._connected()
-            async with connection.begin():
-                self._head = await newest(connection)
+            self._head = await waited(self._newest)
         return self._head
 
-    async def _connected(self) -> AsyncConnection:
+    def _newest(self) -> Head:
+        connection = self._connected()
+        with connection.begin():
+            return newest(connection)
+
+    def _connected(self) -> sa.Connection:
         if self._connection is None:
-            self._connection = await self._engine.connect()
+            self._connection = self._engine.connect()
         return self._connection
 
     async def _disconnect(self) -> None:
@@ -175,7 +180,7 @@ class Writer:
         if connection is not None:
             # A connection that cannot even be closed properly is not worth an error of its own.
             with contextlib.suppress(JournalError), translated("closing the journal"), external_work():
-                await connection.close()
+                await waited(connection.close)
 
     def _refuse_the_rest(self) -> None:
         while not self._queue.empty():

@@ -22,6 +22,7 @@ from healer.clock import SystemClock
 from healer.errors import JournalError, JournalInUse
 from healer.journal import open_journal, read_journal, schema
 from healer.journal.chain import GENESIS
+from healer.journal.engine import on_connection, waited
 from healer.sim import time as sim_time
 from healer.testing.journal_contract import progress
 
@@ -104,13 +105,9 @@ async def test_a_reader_beside_the_writer_sees_what_is_committed(tmp_path: Path)
 
 async def test_a_reader_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
-    async with (
-        open_journal(path, clock=SystemClock()),
-        read_journal(path) as reader,
-        reader._engine.connect() as connection,
-    ):
+    async with open_journal(path, clock=SystemClock()), read_journal(path) as reader:
         with pytest.raises(sa.exc.OperationalError, match="readonly"):
-            await connection.exec_driver_sql("DELETE FROM newest")
+            await on_connection(reader._engine, lambda connection: connection.exec_driver_sql("DELETE FROM newest"))
 
 
 async def test_odd_characters_in_the_path_do_no_harm(tmp_path: Path) -> None:
@@ -137,9 +134,9 @@ async def test_the_journal_is_synced_at_every_commit(tmp_path: Path) -> None:
         await journal.append([progress("a")])
         connection = journal._writer._connection
         assert connection is not None
-        assert (await connection.exec_driver_sql("PRAGMA synchronous")).scalar_one() == 2
-        assert (await connection.exec_driver_sql("PRAGMA journal_mode")).scalar_one() == "wal"
-        await connection.rollback()
+        assert await waited(lambda: connection.exec_driver_sql("PRAGMA synchronous").scalar_one()) == 2
+        assert await waited(lambda: connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()) == "wal"
+        await waited(connection.rollback)
 
 
 async def test_a_missing_journal_is_an_error_for_a_reader(tmp_path: Path) -> None:
