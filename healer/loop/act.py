@@ -31,6 +31,8 @@ from healer.ports import Action
 STEP_TRIES: Final = 6
 """How often a step that could not be done for a passing reason is begun again."""
 LONGEST_DELAY_SECONDS: Final = 30.0
+AWAY_SECONDS: Final = 15.0
+"""From so long a silence on the API server is away: something is asked of it at least every 10 s."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ class Carrier:
         return failed
 
     async def _try(self, action: Action, index: int) -> Failure | None:
-        for attempt in range(1, STEP_TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
             context = self._context(index)
             try:
                 if not self._adopted:
@@ -136,9 +140,9 @@ class Carrier:
                     context.check()
                 await action.run(context)
             except Retryable as error:
-                if attempt == STEP_TRIES:
+                if tries >= STEP_TRIES and not self._is_away():
                     return failure(error)
-                await asyncio.sleep(min(LONGEST_DELAY_SECONDS, max(error.delay_seconds, 2.0**attempt / 2)))
+                tries = await self._before_next_try(context, tries, error.delay_seconds)
             except JournalError:
                 raise
             except Exception as error:  # noqa: BLE001 — whatever a plugin raises is an outcome, and is journalled
@@ -146,7 +150,19 @@ class Carrier:
             else:
                 self._proof = context.proof or self._proof
                 return None
-        return None
+
+    def _is_away(self) -> bool:
+        return self._cluster.state().freshness.silent_seconds > AWAY_SECONDS
+
+    async def _before_next_try(self, context: OperationContext, tries: int, delay_seconds: float = 0.0) -> int:
+        """Wait; how many tries count by then. None does while the API server is away: that says nothing about the step."""
+        await asyncio.sleep(min(LONGEST_DELAY_SECONDS, max(delay_seconds, 2.0**tries / 2)))
+        if not self._is_away():
+            return tries
+        await context.say("holding: the API server does not answer")
+        while self._is_away():
+            await self._cluster.changed(1.0)
+        return 0
 
     async def undo(self) -> None:
         """Take back, in reverse, what has been begun. What cannot be taken back is journalled and left."""
@@ -159,22 +175,24 @@ class Carrier:
             await self._ended(index, action, await self._try_undo(action, index), undo=True)
 
     async def _try_undo(self, action: Action, index: int) -> Failure | None:
-        for attempt in range(1, STEP_TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
+            context = self._context(index, undo=True)
             try:
-                await action.undo(self._context(index, undo=True))
+                await action.undo(context)
             except (NotFound, TargetGone):
                 return None
             except (Retryable, Conflict) as error:
-                if attempt == STEP_TRIES:
+                if tries >= STEP_TRIES and not self._is_away():
                     return failure(error)
-                await asyncio.sleep(min(LONGEST_DELAY_SECONDS, 2.0**attempt / 2))
+                tries = await self._before_next_try(context, tries)
             except JournalError:
                 raise
             except Exception as error:  # noqa: BLE001 — one failed undo must not keep the others from theirs
                 return failure(error)
             else:
                 return None
-        return None
 
     async def _started(self, index: int, action: Action, *, undo: bool) -> None:
         await self._recorder.record(
