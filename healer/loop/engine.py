@@ -22,6 +22,8 @@ from healer.loop.book import Book, Cluster
 from healer.loop.context import Gate
 from healer.loop.decide import Outcome, decide
 from healer.loop.intake import Intake
+from healer.loop.outages import Outages
+from healer.loop.planning import recipe
 from healer.loop.recorder import Recorder
 from healer.loop.records import Incident, Operation
 from healer.loop.situation import Situation
@@ -30,7 +32,7 @@ from healer.model import events as ev
 from healer.model.cluster import ClusterState
 from healer.model.decisions import Reason, Verdict
 from healer.model.incidents import IncidentState
-from healer.model.plans import Otherwise
+from healer.model.plans import Otherwise, Plan, Remedy
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class Engine:
         self.intake = Intake(
             recorder, changed=self._episodes_changed, storm_alerts=storm_alerts, storm_over_seconds=storm_over_seconds
         )
+        self._outages = Outages()
         self._episodes: dict[str, None] = {}
         self._incidents: dict[str, None] = {}
         self._timers: list[tuple[float, int, str]] = []
@@ -98,6 +101,10 @@ class Engine:
     def busy(self) -> int:
         """Operations under way."""
         return len(self._running)
+
+    def look(self) -> None:
+        """Take note of what is out now. To be called every few seconds."""
+        self._outages.look(self._states(), self.book().safety, self.recorder.clock.monotonic())
 
     def stop(self) -> None:
         """Start no operation any more; those under way hold before their next call and go on after a restart."""
@@ -202,6 +209,7 @@ class Engine:
         """Decide in batches; a batch ends where an operation starts, so that the next one is judged knowing of it."""
         while self._incidents and not self._stopping:
             moment = self.recorder.moment()
+            self.look()
             now = Situation(
                 memory=self.memory,
                 book=self.book(),
@@ -209,6 +217,7 @@ class Engine:
                 moment=moment,
                 since=self.recorder.started_at,
                 storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
+                outages=self._outages.last,
             )
             events: list[ev.AnyEvent] = []
             start = ""
@@ -272,7 +281,7 @@ class Engine:
         cluster = self.clusters.get(operation.cluster)
         actions = book.actions.get(operation.remedy)
         incident = self.memory.incidents[operation.incident]
-        if cluster is None or actions is None or len(actions) != len(operation.plan.previews):
+        if cluster is None or actions is None or not _is_as_planned(operation.plan, book.remedies[operation.remedy]):
             detail = "its remedy or its cluster is no longer configured as it was when it began"
             await self._abandon(operation, Reason.CANCELLED, detail)
             return
@@ -352,3 +361,9 @@ def _taken(waiting: dict[str, None]) -> list[str]:
     for id_ in taken:
         del waiting[id_]
     return taken
+
+
+def _is_as_planned(plan: Plan, remedy: Remedy) -> bool:
+    """Whether the remedy still has the steps that the guards, and perhaps people, have agreed to."""
+    steps = [step.action for step in remedy.steps]
+    return steps == [preview.action for preview in plan.previews] and plan.recipe in ("", recipe(remedy))

@@ -85,7 +85,24 @@ def _minutes(span: timedelta) -> str:
 def make_plan(remedy: Remedy, target: ObjectRef, state: ClusterState, book: Book) -> Plan:
     """The preview of every step, and a digest of what a person would agree to."""
     previews = tuple(action.plan(target, state) for action in book.actions[remedy.name])
-    return Plan(remedy=remedy.name, target=target, previews=previews, digest=_digest(remedy, target, previews, state))
+    return Plan(
+        remedy=remedy.name,
+        target=target,
+        previews=previews,
+        digest=_digest(remedy, target, previews, state),
+        recipe=recipe(remedy),
+    )
+
+
+def recipe(remedy: Remedy) -> str:
+    """The steps of a remedy with their settings, as a digest."""
+    steps = [(step.action, dict(step.params)) for step in remedy.steps]
+    return _short(steps)
+
+
+def _short(value: object) -> str:
+    text = msgspec.json.encode(value, order="deterministic", enc_hook=str)
+    return hashlib.sha256(text).hexdigest()[:12]
 
 
 def _digest(remedy: Remedy, target: ObjectRef, previews: tuple[Preview, ...], state: ClusterState) -> str:
@@ -98,9 +115,7 @@ def _digest(remedy: Remedy, target: ObjectRef, previews: tuple[Preview, ...], st
             if t.ref.kind != "Node"
         }
     )
-    steps = [(step.action, dict(step.params)) for step in remedy.steps]
-    text = msgspec.json.encode((remedy.name, target, steps, touched), order="deterministic", enc_hook=str)
-    return hashlib.sha256(text).hexdigest()[:12]
+    return _short((remedy.name, target, recipe(remedy), touched))
 
 
 def request_of(incident: Incident, remedy: Remedy, plan: Plan, state: ClusterState, *, approved: bool) -> Request:
@@ -143,6 +158,7 @@ def fleet_of(now: Situation, incident: Incident | None = None) -> Fleet:
         settings=now.book.safety,
         windows=now.book.windows(now.moment.wall),
         states=now.states,
+        outages=now.outages,
     )
 
 

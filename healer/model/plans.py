@@ -163,12 +163,16 @@ class Remedy:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What would be done now, to what. `digest` changes when anything that a person approved would be different."""
+    """What would be done now, to what. `digest` changes when anything that a person approved would be different.
+
+    `recipe` names the steps with their settings, as they were configured then; empty in journals of before it was kept.
+    """
 
     remedy: str
     target: ObjectRef
     previews: tuple[Preview, ...]
     digest: str
+    recipe: str = ""
 
     @property
     def touches(self) -> tuple[Touched, ...]:

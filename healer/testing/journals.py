@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from healer.errors import JournalError
 from healer.journal import chain
@@ -12,10 +13,17 @@ from healer.model.events import AnyEvent, Event, Recorded
 
 
 class MemoryJournal:
-    """Implements `ports.Journal`. `writable` is an attribute: while False, appends raise JournalError and write nothing."""
+    """Implements `ports.Journal`. `writable` is an attribute: while False, appends raise JournalError and write nothing.
+
+    `halt_before` and `halt_after`: an append of an event for which they are true never returns, with nothing written or
+    with everything; `halted` then. So does it look from outside when a process dies at that moment.
+    """
 
     def __init__(self) -> None:
         self.writable = True
+        self.halt_before: Callable[[AnyEvent], bool] = _never
+        self.halt_after: Callable[[AnyEvent], bool] = _never
+        self.halted = False
         self._rows: list[Row] = []
         self._closed = False
 
@@ -34,6 +42,7 @@ class MemoryJournal:
             self.writable = True
 
     async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
+        await self._halt(self.halt_before, events)
         data = chain.encoded(events)
         if self._closed or not self.writable:
             why = "the journal is closed" if self._closed else "the test says that the disk is full"
@@ -42,6 +51,7 @@ class MemoryJournal:
         for event, text in zip(events, data, strict=True):
             new.append(chain.as_row(event, text, new[-1].head if new else self._head()))
         self._rows += new
+        await self._halt(self.halt_after, events)
         return [Recorded(seq=row.seq, event=event, digest=row.digest) for row, event in zip(new, events, strict=True)]
 
     async def read(self, *, after: int = 0, incident: str = "") -> AsyncIterator[Recorded]:
@@ -56,9 +66,18 @@ class MemoryJournal:
     async def close(self) -> None:
         self._closed = True
 
+    async def _halt(self, at: Callable[[AnyEvent], bool], events: Sequence[AnyEvent]) -> None:
+        if any(at(event) for event in events):
+            self.halted = True
+            await asyncio.Event().wait()
+
     def _head(self) -> Head:
         return self._rows[-1].head if self._rows else Head()
 
     async def _from(self, after: int) -> AsyncIterator[Row]:
         for row in self._rows[after:]:
             yield row
+
+
+def _never(_: AnyEvent) -> bool:
+    return False

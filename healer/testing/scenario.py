@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -114,6 +115,29 @@ class Scenario(Expectations):
         """End Healer at once, as SIGKILL would: nothing is finished, nothing is said."""
         if self._service is not None:
             self._runner.run(self._end())
+
+    def kill_at(self, *kinds: type[ev.Event], nth: int = 1, written: bool = True, within: str | float = "30m") -> None:
+        """Let time pass until the `nth` event of these kinds from now is written, and end Healer at that very moment.
+
+        With `written` false it dies just before, when all that leads to the event has been done but nobody will know.
+        Healer is started first where it does not run.
+        """
+        seen = itertools.count(1)
+
+        def reached(found: ev.Event) -> bool:
+            return isinstance(found, kinds) and next(seen) == nth
+
+        name = "halt_after" if written else "halt_before"
+        before = getattr(self.journal, name)
+        setattr(self.journal, name, reached)
+        try:
+            if self._service is None:
+                self.start()
+            self.run_until(lambda: self.journal.halted, within=within)
+            self.kill()
+        finally:
+            setattr(self.journal, name, before)
+            self.journal.halted = False
 
     async def _start(self) -> None:
         started = asyncio.get_running_loop().create_future()
