@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Final
 
 from healer.loop.choosing import Choice, choices
-from healer.loop.planning import consider, failure_domain
-from healer.loop.records import Episode, Incident
+from healer.loop.planning import consider, failure_domain, recipe
+from healer.loop.records import Approval, Episode, Incident
 from healer.loop.situation import Situation
 from healer.model import events as ev
 from healer.model.decisions import Answer, Decision, Reason, refuse
@@ -268,6 +268,8 @@ def _approval(incident: Incident, episodes: list[Episode], now: Situation, *, re
     approval = incident.approval
     if approval is None:
         return _fresh(incident, episodes, now)
+    if why := _reconfigured(incident, approval, now):
+        return Outcome([_void(incident, Reason.PLAN_CHANGED, why, now)], again=0.5)
     if not approval.complete:
         left = approval.expires - now.moment.monotonic
         if left > 0:
@@ -294,6 +296,18 @@ def _approval(incident: Incident, episodes: list[Episode], now: Situation, *, re
     if decision.answer is Answer.GO:
         return _start(incident, choice.remedy, plan, decision, events, now)
     return _held(incident, choice.remedy, plan.target, decision, events, now)
+
+
+def _reconfigured(incident: Incident, approval: Approval, now: Situation) -> str:
+    """What has become of the remedy since people were asked; empty when it is as it was."""
+    remedy = now.book.remedies.get(approval.remedy)
+    if remedy is None:
+        return f"remedy {approval.remedy} is no longer configured"
+    if remedy.mode != incident.mode:
+        return f"remedy {remedy.name} is in mode {remedy.mode} now"
+    if incident.plan and incident.plan.recipe not in ("", recipe(remedy)):
+        return f"the steps of {remedy.name} are others now"
+    return ""
 
 
 def _void(incident: Incident, reason: Reason, detail: str, now: Situation) -> ev.ApprovalVoided:

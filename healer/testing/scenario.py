@@ -52,7 +52,7 @@ class Scenario(Expectations):
     """A simulated cluster with Healer at work on it, on virtual time. Use it as a context manager.
 
     `config` is YAML as in healer.yaml, without `clusters` (there is one, `prod`) and, by default, `providers`
-    (there is one, `simulated`); nothing is served and nothing is written to disk.
+    (there is one, `simulated`); nothing is served, and no data is written to disk.
     `world` takes the place of `a_world(nodes, zones)`. `apart=True` starts the cluster but not Healer: `start` does.
     """
 
@@ -81,10 +81,12 @@ class Scenario(Expectations):
         self._service: Service | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._stop: asyncio.Event | None = None
+        self._exit = contextlib.ExitStack()
 
     # Life ------------------------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
+        self._path = Path(self._exit.enter_context(tempfile.TemporaryDirectory(prefix="scenario-"))) / "healer.yaml"
         self._runner.__enter__()
         loop = self._runner.get_loop()
         self.clock = LoopClock(loop, epoch=self.world.now)
@@ -104,6 +106,7 @@ class Scenario(Expectations):
                 self._runner.run(_joined(self._driving))
         finally:
             self._runner.__exit__(kind, error, trace)
+            self._exit.close()
 
     def start(self, config: str | None = None) -> None:
         """Start Healer, over the same journal as before if it has run before; wait until it knows the cluster."""
@@ -139,6 +142,12 @@ class Scenario(Expectations):
             setattr(self.journal, name, before)
             self.journal.halted = False
 
+    def reload(self, config: str) -> Sequence[str]:
+        """Put another configuration in the file of the running Healer and let it read that; the problems it has with it."""
+        self.config = config
+        self._path.write_text(self._text(), encoding="utf-8")
+        return self._runner.run(self.service.reload())
+
     async def _start(self) -> None:
         started = asyncio.get_running_loop().create_future()
         task = asyncio.get_running_loop().create_task(self._healer(started), name="healer")
@@ -168,8 +177,11 @@ class Scenario(Expectations):
 
     def prepared(self) -> Prepared:
         """The configuration, checked. ConfigError has every problem."""
+        return prepare_text(self._text(), self._path)
+
+    def _text(self) -> str:
         providers = "" if "\nproviders:" in f"\n{self.config}" else PROVIDERS
-        return prepare_text(BASE + providers + self.config, Path(tempfile.gettempdir()) / "scenario.yaml")
+        return BASE + providers + self.config
 
     @contextlib.asynccontextmanager
     async def _opened_journal(self) -> AsyncIterator[Journal]:
