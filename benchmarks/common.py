@@ -16,6 +16,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+
 from healer.clock import LoopClock, SystemClock
 from healer.sim.api import Api
 from healer.sim.driver import drive
@@ -26,9 +28,10 @@ HEALER = str(Path(sys.executable).parent / "healer")
 
 
 def options(about: str) -> argparse.Namespace:
-    """`--quick`: within 50 s on two cores."""
-    parser = argparse.ArgumentParser(description=about)
+    """`--quick`: within 50 s on two cores. `--rounds`: how much of it, for tests of the benchmark itself."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, within 50 s")
+    parser.add_argument("--rounds", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -83,6 +86,17 @@ async def served(world: World, place: Path, *, extra: Sequence[Any] = ()) -> Asy
             yield api, url
         finally:
             driving.cancel()
+
+
+async def ready(port: int) -> None:
+    """Until the service on that port says that it is ready."""
+    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+        while True:
+            with contextlib.suppress(aiohttp.ClientError):
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == 200:
+                        return
+            await asyncio.sleep(0.1)
 
 
 def wall() -> datetime:

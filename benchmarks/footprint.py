@@ -6,7 +6,6 @@ Idle: `healer run` on a cluster of 12 nodes with the demo's rules and its remedi
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import subprocess
 from pathlib import Path
@@ -57,7 +56,7 @@ async def idle(settle: float) -> list[float]:
                 common.HEALER, "run", "-c", str(place / "healer.yaml"), stderr=asyncio.subprocess.DEVNULL
             )
             try:
-                await _ready(port)
+                await common.ready(port)
                 readings = []
                 for _ in range(int(settle)):
                     await asyncio.sleep(1)
@@ -68,22 +67,10 @@ async def idle(settle: float) -> list[float]:
                 await process.wait()
 
 
-async def _ready(port: int) -> None:
-    import aiohttp
-
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
-        while True:
-            with contextlib.suppress(aiohttp.ClientError):
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    if answer.status == 200:
-                        return
-            await asyncio.sleep(0.1)
-
-
 def main() -> None:
-    quick = common.options(__doc__ or "").quick
-    taken = helps(7 if quick else 25)
-    readings = asyncio.run(idle(15 if quick else 60))
+    options = common.options(__doc__ or "")
+    taken = helps(options.rounds or (7 if options.quick else 25))
+    readings = asyncio.run(idle(options.rounds or (15 if options.quick else 60)))
     figures = {
         "idle_rss_mb": round(readings[-1], 1),
         "idle_rss_highest_mb": round(max(readings), 1),
