@@ -52,7 +52,7 @@ class Verify(Section):
     )
     query: Text | None = Field(
         None,
-        description="PromQL that has to be true (not empty and not 0) as well. No data is not success: it is `inconclusive`.",
+        description="PromQL that has to hold as well: a comparison that is true, or a value that is not 0. No data is not success: it is `inconclusive`.",
     )
     for_: Duration = Field(
         timedelta(minutes=2),

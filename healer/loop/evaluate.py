@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -230,18 +231,20 @@ class Evaluator:
     # Asking ----------------------------------------------------------------------------------------------------------
 
     async def holds(self, text: str) -> bool | None:
-        """Whether an expression holds now: it has a result, and none of it is 0. None: there is no data to tell.
+        """Whether an expression holds now: it has a result, and none of it is 0 or NaN. None: there is no data to tell.
 
-        A comparison without a result does not hold if its operands have data. QueryError, StoreError.
+        A comparison holds when it has a result, whatever the value: `errors == 0` gives 0 where it is true. Without a
+        result it does not hold if its operands have data. QueryError, StoreError.
         """
         expr = promql.parse(text)
         rows = await self._rows(expr)
+        compared = _compared(expr)
         if rows:
-            return all(value != 0 for _, value in rows)
-        for operand in _compared(expr):
-            if await self._rows(operand):
-                return False
-        return None
+            return bool(compared) or not any(value == 0 or math.isnan(value) for _, value in rows)
+        for operand in compared:
+            if not await self._rows(operand):
+                return None
+        return False if compared else None
 
     async def _rows(self, expr: promql.Expr) -> list[tuple[Any, float]]:
         at_ms = milliseconds(self._clock.now())
@@ -302,7 +305,7 @@ def _compared(expr: promql.Expr) -> tuple[promql.Expr, ...]:
     """What a filtering comparison compares: without data on that side, nothing is known."""
     while isinstance(expr, tree.Paren):
         expr = expr.expr
-    if not isinstance(expr, tree.Binary) or expr.op not in COMPARISONS:
+    if not isinstance(expr, tree.Binary) or expr.op not in COMPARISONS or expr.returns_bool:
         return ()
     sides = (expr.left, expr.right)
     return tuple(side for side in sides if promql.kind_of(side) is not promql.Kind.SCALAR)
