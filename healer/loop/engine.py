@@ -297,7 +297,7 @@ class Engine:
             verifier = Verifier(
                 operation,
                 actions,
-                remedy.verify,
+                remedy,
                 cluster=cluster,
                 recorder=self.recorder,
                 book=self.book,
@@ -305,7 +305,7 @@ class Engine:
             )
             verdict = await verifier.run()
             telemetry.VERDICTS.labels(operation.remedy, verdict).inc()
-        await self._conclude(operation, incident, verdict, carrier, page=remedy.otherwise is Otherwise.PAGE)
+        await self._conclude(operation, incident, verdict, carrier, remedy)
 
     async def _synced(self, cluster: Cluster) -> None:
         while not cluster.state().freshness.synced:
@@ -325,14 +325,18 @@ class Engine:
         )
 
     async def _conclude(
-        self, operation: Operation, incident: Incident, verdict: Verdict, carrier: Carrier, *, page: bool
+        self, operation: Operation, incident: Incident, verdict: Verdict, carrier: Carrier, remedy: Remedy
     ) -> None:
         if not incident.is_open:
             return
         now = self.recorder.clock.now()
         if verdict is Verdict.FIXED:
             telemetry.REPAIR_SECONDS.observe(max(0.0, (now - incident.opened_at).total_seconds()))
-            await self.recorder.record(ev.IncidentClosed(at=now, incident=incident.id, reason=Reason.FIXED))
+            firing = self.memory.firing_of(incident)
+            leaves = tuple(episode.id for episode in firing if not remedy.matches(episode.labels))
+            await self.recorder.record(
+                ev.IncidentClosed(at=now, incident=incident.id, reason=Reason.FIXED, leaves=leaves)
+            )
             return
         if verdict is Verdict.WORSE:
             await carrier.undo()
@@ -344,7 +348,7 @@ class Engine:
                     detail=f"{operation.remedy} made it worse and was taken back as far as that goes",
                 )
             )
-        if verdict is Verdict.INCONCLUSIVE and page:
+        if verdict is Verdict.INCONCLUSIVE and remedy.otherwise is Otherwise.PAGE:
             await self.recorder.record(
                 ev.Escalated(
                     at=now,

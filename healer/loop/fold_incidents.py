@@ -165,6 +165,7 @@ def incident_closed(event: ev.IncidentClosed, memory: Memory, seq: int, monotoni
     incident.reason, incident.detail = event.reason, event.detail
     if memory.open_by_owner.get(incident.owner.key) == incident.id:
         del memory.open_by_owner[incident.owner.key]
+    memory.detach(incident, event.leaves)
     memory.recently_closed.append(incident.id)
     memory.say(
         incident, seq, event.at, f"closed ({event.reason})" + (f": {event.detail}" if event.detail else ""), "good"

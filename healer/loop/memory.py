@@ -6,7 +6,7 @@ Because nothing else changes it, what a restart reads back is what the process k
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -89,6 +89,14 @@ class Memory:
         incident.incomplete = incident.incomplete or episode.incomplete
         self.last_by_identity[(episode.cluster, episode.labels)] = incident.id
         return episode
+
+    def detach(self, incident: Incident, episodes: Sequence[str]) -> None:
+        """They are nobody's again, as if they had just been heard of."""
+        for id_ in episodes:
+            incident.episodes.remove(id_)
+            episode = self.episodes[id_]
+            episode.incident, episode.target = "", None
+            self.last_by_identity.pop((episode.cluster, episode.labels), None)
 
     def forget_old(self) -> None:
         """Drop the oldest closed incidents, with their episodes and operations."""

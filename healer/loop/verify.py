@@ -13,7 +13,7 @@ from healer.loop.recorder import Recorder
 from healer.loop.records import Operation
 from healer.model import events as ev
 from healer.model.decisions import Verdict
-from healer.model.plans import VerifySpec
+from healer.model.plans import Remedy
 from healer.ports import Action, Finding
 
 LOOK_SECONDS: Final = 1.0
@@ -37,7 +37,7 @@ class Verifier:
         self,
         operation: Operation,
         actions: Sequence[Action],
-        spec: VerifySpec,
+        remedy: Remedy,
         *,
         cluster: Cluster,
         recorder: Recorder,
@@ -46,7 +46,8 @@ class Verifier:
     ) -> None:
         self._operation = operation
         self._actions = actions
-        self._spec = spec
+        self._remedy = remedy
+        self._spec = remedy.verify
         self._cluster = cluster
         self._recorder = recorder
         self._book = book
@@ -102,11 +103,16 @@ class Verifier:
         if not self._spec.alert_resolved:
             return None
         memory = self._recorder.memory
-        incident = memory.incidents[self._operation.incident]
-        firing = [episode.name for episode in memory.firing_of(incident)]
-        if firing:
-            return Finding(verdict=Verdict.NOT_FIXED, evidence=(f"still firing: {', '.join(sorted(set(firing)))}",))
-        return Finding(verdict=Verdict.FIXED, evidence=("every alert has resolved",))
+        firing = memory.firing_of(memory.incidents[self._operation.incident])
+        meant = {episode.name for episode in firing if self._remedy.matches(episode.labels)}
+        if meant:
+            return Finding(verdict=Verdict.NOT_FIXED, evidence=(f"still firing: {', '.join(sorted(meant))}",))
+        if not firing:
+            return Finding(verdict=Verdict.FIXED, evidence=("every alert has resolved",))
+        # What came along as evidence was not what this remedy is for, and does not make its cure a failure.
+        others = ", ".join(sorted({episode.name for episode in firing}))
+        evidence = f"every alert that {self._remedy.name} is for has resolved; still firing: {others}"
+        return Finding(verdict=Verdict.FIXED, evidence=(evidence,))
 
     async def _objects(self) -> list[Finding]:
         if not self._spec.object_healthy:

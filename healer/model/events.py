@@ -263,8 +263,11 @@ class Escalated(Event, frozen=True, kw_only=True, tag=True):
 
 
 class IncidentClosed(Event, frozen=True, kw_only=True, tag=True):
+    """`leaves`: episodes that go on firing and no longer belong to it; they are looked at anew."""
+
     reason: Reason
     detail: str = ""
+    leaves: tuple[str, ...] = ()
 
 
 class Told(Event, frozen=True, kw_only=True, tag=True):

@@ -92,7 +92,11 @@ class Scenario(Expectations):
         self.clock = LoopClock(loop, epoch=self.world.now)
         self._driving = loop.create_task(drive(self.world, _Steady(self.clock)), name="world")
         if not self._apart:
-            self.start()
+            try:
+                self.start()
+            except BaseException as error:
+                self.__exit__(type(error), error, error.__traceback__)
+                raise
         return self
 
     def __exit__(
