@@ -45,11 +45,12 @@ class Server:
 
 
 @contextlib.contextmanager
-def node_exporter(folder: Path) -> Iterator[Server]:
-    """The node exporter of this machine."""
+def node_exporter(folder: Path, *, textfiles: Path | None = None) -> Iterator[Server]:
+    """The node exporter of this machine; it also exports what stands in the .prom files of folder `textfiles`."""
+    more = [] if textfiles is None else [f"--collector.textfile.directory={textfiles}"]
 
     def command(address: str) -> Sequence[str]:
-        return ["prometheus-node-exporter", f"--web.listen-address={address}", "--log.level=error"]
+        return ["prometheus-node-exporter", f"--web.listen-address={address}", "--log.level=error", *more]
 
     with _running(command, "/metrics", folder, package="prometheus-node-exporter") as server:
         yield server

@@ -27,7 +27,16 @@ GATHER_SECONDS: Final = 0.3
 """How long Events wait before they are written: by then the incident has been decided, and what is urgent goes first."""
 WAITING_LIMIT: Final = 200
 """Events that may wait; of more the oldest are left out. What happened stands in the journal in any case."""
-UNREMARKABLE: Final = frozenset({Reason.SUPERSEDED, Reason.NO_REMEDY, Reason.STORM, Reason.AWAITING_APPROVAL})
+UNREMARKABLE: Final = frozenset(
+    {
+        Reason.SUPERSEDED,
+        Reason.NO_REMEDY,
+        Reason.STORM,
+        Reason.AWAITING_APPROVAL,
+        Reason.STALE_DATA,
+        Reason.API_UNHEALTHY,
+    }
+)
 """Decisions that say nothing about the object."""
 
 
@@ -59,8 +68,12 @@ class Annotating:
         self._storming = storming
         self._waiting: deque[Note] = deque(maxlen=WAITING_LIMIT)
         self._wake = asyncio.Event()
-        self._held: dict[str, tuple[Answer, Reason]] = {}
-        """Why each open incident waits, as last told."""
+        self._held: dict[str, tuple[Answer, Reason]] = {
+            incident.id: (incident.decided.answer, incident.decided.reason)
+            for incident in self._memory.open_incidents()
+            if incident.decided
+        }
+        """Why each open incident waits, as last told, also by a predecessor."""
         recorder.watch(self._heard)
 
     async def work(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from healer.app import Adapters, assembled, prepare
@@ -20,6 +21,8 @@ from healer.ports import Journal
 from healer.testing.journals import MemoryJournal
 from tests.healers import TOKEN, at_work, configured, free_port, simulated, until
 from tests.servers import Server, alertmanager
+
+pytestmark = pytest.mark.timeout(180)  # real processes in real time, and the machine may be busy
 
 ALERTMANAGER = """
 route: {{receiver: healer, group_by: {group_by}, group_wait: 0s, group_interval: 1s, repeat_interval: 1h}}

@@ -23,6 +23,8 @@ import pytest
 
 from tests.healers import HEALER, Said, healer, until
 
+pytestmark = pytest.mark.timeout(180)  # real processes in real time, and the machine may be busy
+
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 50.0
 """Seconds of real time; all of this takes 10 on a machine that has nothing else to do."""

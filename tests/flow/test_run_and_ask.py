@@ -17,6 +17,8 @@ from healer.clock import SystemClock
 from healer.sim.api_faults import Failure
 from tests.healers import Running, at_work, configured, free_port, healer, simulated, until
 
+pytestmark = pytest.mark.timeout(180)  # real processes in real time, and the machine may be busy
+
 REMEDY = """
 remedies:
   - name: keep-pods-away
@@ -106,6 +108,27 @@ async def test_sigkill_and_a_new_start_lose_no_incident_and_repeat_nothing(tmp_p
         assert len(cluster.api.asked("PATCH", "/nodes/node-a1")) == 1
     verified = await healer("audit", "--verify", "-c", config)
     assert verified.code == 0, verified.err
+
+
+async def test_an_alert_of_its_own_rules_outlives_a_sigkill_as_the_same_incident(tmp_path: Path) -> None:
+    rule = "{alert: NodeSick, expr: 'vector(1) > 0', for: 1s, labels: {node: node-a1}}"
+    (tmp_path / "rules.yaml").write_text(f"groups: [{{name: g, interval: 1s, rules: [{rule}]}}]")
+    config, port = setup(tmp_path, "suggest", "rules: [rules.yaml]\n")
+    async with simulated(tmp_path):
+        async with at_work(config, port) as running:
+            before = await until("it suggests", lambda: running.incident("NodeSick", reason="Suggested"))
+            await running.end(signal.SIGKILL)
+        async with at_work(config, port) as running:
+            rounds = "healer_rule_evaluations_total"
+            await until("rules have been judged again", lambda: _more(running, rounds, 8), within=40)
+            (after,) = await running.incidents()
+            assert (after["id"], after["reason"]) == (before["id"], "Suggested")
+            assert len(after["alerts"]) == 1
+    assert await events(config, "AlertResolved") == []
+
+
+async def _more(running: Running, metric: str, than: float) -> bool:
+    return await running.metric(metric) > than
 
 
 async def test_a_second_run_on_the_same_journal_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
