@@ -165,7 +165,9 @@ class Service:
             await asyncio.sleep(SWEEP_SECONDS)
             await self._try_journal()
             memory = self.recorder.memory
-            mine = [(episode.id, _as_alert(episode)) for episode in memory.firing.values() if episode.source == "rules"]
+            mine = [
+                (episode.id, _as_alert(episode)) for episode in memory.firing.values() if "rules" in episode.sources
+            ]
             over = self.evaluator.leftovers(mine)
             if over:
                 with contextlib.suppress(JournalError):
@@ -287,5 +289,5 @@ def _as_alert(episode: Episode) -> Alert:
         labels=episode.labels,
         annotations=episode.annotations,
         starts_at=episode.starts_at,
-        source=episode.source,
+        source="rules",
     )

@@ -19,6 +19,10 @@ def resumed(event: ev.Resumed, memory: Memory, seq: int, monotonic: float) -> No
 
 def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float) -> None:
     known = memory.episodes.get(event.episode)
+    if known and known.firing and event.source not in known.sources:
+        known.sources.add(event.source)
+        known.heard_at = event.at
+        return
     episode = Episode(
         id=event.episode,
         cluster=event.cluster,
@@ -27,6 +31,7 @@ def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float
         starts_at=event.starts_at,
         heard_at=event.at,
         source=event.source,
+        sources={event.source},
         generator_url=event.generator_url,
         value=event.value,
         incident=known.incident if known else "",
@@ -41,6 +46,9 @@ def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float
 def alert_resolved(event: ev.AlertResolved, memory: Memory, seq: int, monotonic: float) -> None:
     episode = memory.episodes.get(event.episode)
     if episode is None:
+        return
+    episode.sources.discard(event.source)
+    if event.source and episode.sources:
         return
     episode.ends_at = event.ends_at
     if memory.firing.get((episode.cluster, episode.labels)) is episode:

@@ -9,6 +9,7 @@ from typing import Final
 
 from healer import telemetry
 from healer.loop.recorder import Recorder
+from healer.loop.records import Episode
 from healer.model import events as ev
 from healer.model.alerts import Alert, AlertStatus
 from healer.model.series import Labels
@@ -73,7 +74,11 @@ class Intake:
             if not current or (known and alert.ends_at is not None and alert.ends_at < known.starts_at):
                 # Not known to fire, or the late end of an earlier occurrence: the newer one goes on.
                 return None
-            seen[alert.identity] = ""
+            if known and known.id == current and alert.source not in known.sources:
+                # Whoever never said that it fires cannot know that it is over.
+                return None
+            if not known or known.sources == {alert.source}:
+                seen[alert.identity] = ""
             ends_at = min(alert.ends_at or now, now)
             return ev.AlertResolved(
                 at=now,
@@ -81,10 +86,12 @@ class Intake:
                 cluster=alert.cluster,
                 episode=current,
                 ends_at=ends_at,
+                source=alert.source,
             )
+        if current and known and known.id == current:
+            known.heard_at = now
+            return None if alert.source in known.sources else _also_from(alert, known, now)
         if current:
-            if known:
-                known.heard_at = now
             return None
         id_ = episode_id(alert.cluster, alert.labels, alert.starts_at)
         while id_ in memory.episodes:
@@ -138,6 +145,20 @@ class Intake:
         if pressure < self.storm_alerts / 2:
             self._storming.discard(cluster)
         return pressure
+
+
+def _also_from(alert: Alert, known: Episode, now: datetime) -> ev.AlertFired:
+    """Another sender tells of the same occurrence: it is over when none of them says any more that it fires."""
+    return ev.AlertFired(
+        at=now,
+        incident=known.incident,
+        cluster=known.cluster,
+        episode=known.id,
+        labels=known.labels.pairs,
+        annotations=known.annotations,
+        starts_at=known.starts_at,
+        source=alert.source,
+    )
 
 
 def _rejected(report: AlertReport, now: datetime) -> ev.AlertsRejected:

@@ -24,6 +24,8 @@ class Episode:
     starts_at: datetime
     heard_at: datetime
     source: str
+    sources: set[str]
+    """Who says that it fires; `source` told of it first."""
     generator_url: str = ""
     value: float | None = None
     ends_at: datetime | None = None

@@ -58,7 +58,7 @@ def _alert_line(episode: Episode) -> AlertLine:
         labels=str(episode.labels),
         starts_at=episode.starts_at,
         firing=episode.firing,
-        source=episode.source,
+        source=", ".join(sorted(episode.sources)) or episode.source,
     )
 
 

@@ -56,7 +56,7 @@ class Resumed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class AlertFired(Event, frozen=True, kw_only=True, tag=True):
-    """A new episode, or a known one whose annotations changed. `episode` is (cluster, labels, start) as one short id."""
+    """A new episode, or another sender of a known one. `episode` is (cluster, labels, start) as one short id."""
 
     cluster: str
     episode: str
@@ -73,9 +73,12 @@ class AlertFired(Event, frozen=True, kw_only=True, tag=True):
 
 
 class AlertResolved(Event, frozen=True, kw_only=True, tag=True):
+    """`source`: who says so; where another still says that it fires, it does. Empty: it is over, whoever said what."""
+
     cluster: str
     episode: str
     ends_at: datetime
+    source: str = ""
 
 
 class AlertsRejected(Event, frozen=True, kw_only=True, tag=True):
