@@ -7,7 +7,10 @@ from typing import Final
 
 from healer.model.matchers import MatchOp
 from healer.model.plans import Remedy
+from healer.model.series import Labels
 
+KNOWN_KEPT: Final = 20_000
+"""Label sets of which it is remembered what matches them."""
 _NAME: Final = "alertname"
 _NONE: Final[frozenset[str]] = frozenset()
 
@@ -15,23 +18,36 @@ _NONE: Final[frozenset[str]] = frozenset()
 class RemedyIndex:
     """All remedies, found by alert name: one of two hundred costs no more than one of two.
 
-    `remedies` in the order of the file.
+    `remedies` in the order of the file; `rank`: their places by name, the preferred one first.
     """
 
-    __slots__ = ("_any", "_by_name", "remedies")
+    __slots__ = ("_any", "_by_name", "_known", "rank", "remedies")
 
     def __init__(self, remedies: Iterable[Remedy]) -> None:
         self.remedies = tuple(remedies)
         # sorted() is stable: among equal priorities the order of the file stays.
         ranked = sorted(enumerate(self.remedies), key=lambda pair: -pair[1].priority)
+        self.rank: Mapping[str, int] = {remedy.name: rank for rank, (_, remedy) in enumerate(ranked)}
         self._by_name: dict[str, list[tuple[int, Remedy]]] = {}
         self._any: list[tuple[int, Remedy]] = []
+        self._known: dict[Labels, tuple[Remedy, ...]] = {}
         for rank, (_, remedy) in enumerate(ranked):
             name = _required_name(remedy)
             (self._any if name is None else self._by_name.setdefault(name, [])).append((rank, remedy))
 
     def matching(self, labels: Mapping[str, str]) -> tuple[Remedy, ...]:
         """Every remedy whose matchers fit, the preferred one first."""
+        if not isinstance(labels, Labels):
+            return self._matching(labels)
+        # Asked again for every alert of an incident whenever it is looked at.
+        known = self._known.get(labels)
+        if known is None:
+            if len(self._known) >= KNOWN_KEPT:
+                self._known.clear()
+            known = self._known[labels] = self._matching(labels)
+        return known
+
+    def _matching(self, labels: Mapping[str, str]) -> tuple[Remedy, ...]:
         named = self._by_name.get(labels.get(_NAME, ""), ())
         fitting = [pair for pair in (*named, *self._any) if pair[1].matches(labels)]
         fitting.sort(key=lambda pair: pair[0])

@@ -7,6 +7,7 @@ or could be two things, is refused instead of guessed.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import ipaddress
 import re  # noqa: TID251 (fixed patterns, linear in the input)
 from collections.abc import Iterable, Mapping, Sequence
@@ -53,6 +54,14 @@ _LABELS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
     ("Pod", ("pod", "pod_name", "kubernetes_pod_name", "k8s.pod.name", "k8s_pod_name")),
     ("Node", ("node", "nodename", "node_name", "kubernetes_node", "k8s.node.name", "k8s_node_name")),
 )
+_LEAST_TELLING: Final = 100
+_NAMING: Final[Mapping[str, tuple[str, int]]] = {
+    prefix + name: (kind, place - _LEAST_TELLING if prefix else place)
+    for kind, names in _LABELS
+    for place, name in enumerate(names)
+    for prefix in ("", "exported_")
+}
+"""Label → the kind it names and how telling it is, the lower the more; below zero it is an `exported_` label."""
 _ALTERNATIVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
 _NAMESPACE: Final = ("namespace", "kubernetes_namespace", "k8s.namespace.name", "k8s_namespace_name")
 _EXPORTED: Final = "exported_"
@@ -70,7 +79,7 @@ def resolve(labels: Mapping[str, str], state: ClusterState, template: str = "") 
     """The object that the alert with `labels` is about; by `template` (as a remedy's `target`) if there is one."""
     if template:
         return _by_template(labels, state, template)
-    return _by_labels(labels, state)
+    return _by_labels(dict(labels.items()), state)
 
 
 def is_name(text: str) -> bool:
@@ -163,16 +172,14 @@ def _by_labels(labels: Mapping[str, str], state: ClusterState) -> Resolution:
 
 def _named_objects(labels: Mapping[str, str]) -> list[tuple[str, str, bool]]:
     """(kind, name, whether it came from an `exported_` label), the most telling first."""
-    found: list[tuple[str, str, bool]] = []
-    workload_kind = KINDS.get(labels.get("workload_type", "").lower(), "")
-    for kind, names in _LABELS:
-        exported = next((labels[_EXPORTED + name] for name in names if labels.get(_EXPORTED + name)), "")
-        plain = next((labels[name] for name in names if labels.get(name)), "")
-        if exported or plain:
-            found.append((kind, exported or plain, bool(exported)))
-        elif kind == workload_kind and labels.get("workload"):
-            found.append((kind, labels["workload"], False))
-    return found
+    best: dict[str, tuple[int, str]] = {}
+    if (kind := KINDS.get(labels.get("workload_type", "").lower(), "")) and labels.get("workload"):
+        best[kind] = (_LEAST_TELLING, labels["workload"])
+    for label, value in labels.items():
+        kind, rank = _NAMING.get(label, ("", 0))
+        if kind and value and rank < best.get(kind, (_LEAST_TELLING + 1, ""))[0]:
+            best[kind] = (rank, value)
+    return [(kind, best[kind][1], best[kind][0] < 0) for kind, _ in _LABELS if kind in best]
 
 
 def _namespace(labels: Mapping[str, str], *, is_exported: bool) -> str:
@@ -203,13 +210,14 @@ def _speaks_of_its_node(labels: Mapping[str, str]) -> bool:
     return any(source == "node" or any(name in source for name in _PER_NODE) for source in _sources(labels))
 
 
-def _exporters(labels: Mapping[str, str]) -> tuple[str, ...]:
+def _exporters(labels: Mapping[str, str]) -> list[str]:
     """What in `job` and `container` names an exporter: the last part of it, without the namespace."""
-    return tuple(
-        source.rsplit("/", 1)[-1]
-        for source in _sources(labels)
-        if _EXPORTER.search(source) or any(name in source for name in _PER_NODE)
-    )
+    return [source.rsplit("/", 1)[-1] for source in _sources(labels) if _names_exporter(source)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _names_exporter(source: str) -> bool:
+    return _EXPORTER.search(source) is not None or any(name in source for name in _PER_NODE)
 
 
 def _is_exporters_pod(labels: Mapping[str, str], state: ClusterState, name: str) -> bool:

@@ -43,6 +43,11 @@ class Row:
     digest: str
 
     @property
+    def columns(self) -> dict[str, int | str]:
+        """By name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @property
     def head(self) -> Head:
         """The end of the chain when this is the newest event."""
         return Head(self.seq, self.digest)

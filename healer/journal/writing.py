@@ -153,7 +153,7 @@ class Writer:
         connection = self._connected()
         end = rows[-1].head
         with connection.begin():
-            connection.execute(_INSERT, [dataclasses.asdict(row) for row in rows])
+            connection.execute(_INSERT, [row.columns for row in rows])
             moved = connection.execute(_MOVE, {"old": start.seq, "new": end.seq, "with_digest": end.digest})
             if moved.rowcount != 1:
                 raise JournalError(

@@ -36,10 +36,9 @@ def choices(incident: Incident, episodes: list[Episode], now: Situation, *, reso
                 continue
             target, decision = _aim(remedy, episode, now)
             found[remedy.name] = Choice(remedy, episode, target, decision)
-    order = list(now.book.remedies)
+    rank = now.book.index.rank
     return sorted(
-        found.values(),
-        key=lambda c: (-c.remedy.priority, -(c.target.level if c.target else 0), order.index(c.remedy.name)),
+        found.values(), key=lambda c: (-c.remedy.priority, -(c.target.level if c.target else 0), rank[c.remedy.name])
     )
 
 

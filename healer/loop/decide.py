@@ -210,7 +210,7 @@ def _held(
             ev.Escalated(at=now.moment.wall, incident=incident.id, reason=decision.reason, detail=decision.detail)
         )
         return Outcome(events)
-    if not _same(incident.decided, decision):
+    if not _same(incident.decided, decision) or (remedy is not None and remedy.name != incident.remedy):
         events.append(_decided(incident, remedy, target, decision, now))
     again = decision.wait_seconds
     if again is None:

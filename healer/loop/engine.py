@@ -126,8 +126,10 @@ class Engine:
             while True:
                 await self._sleep()
                 try:
-                    await self._understand()
-                    await self._decide()
+                    # In turn: while alerts stream in without a break, those before them are decided all the same.
+                    while self._episodes or (self._incidents and not self._stopping):
+                        await self._understand()
+                        await self._decide()
                 except JournalError as error:
                     log.warning("deciding is held up: %s", error)
                     await asyncio.sleep(JOURNAL_RETRY_SECONDS)
@@ -166,36 +168,35 @@ class Engine:
         return {name: cluster.state() for name, cluster in self.clusters.items()}
 
     async def _understand(self) -> None:
-        """Give each new episode its incident; note each end."""
-        while self._episodes:
-            states = self._states()
-            synced = {name for name, state in states.items() if state.freshness.synced}
-            batch = _taken(self._episodes)
-            events: list[ev.AnyEvent] = []
-            opening: dict[tuple[str, str, str, str], str] = {}
-            incidents: list[str] = []
-            waiting: list[str] = []
-            for id_ in batch:
-                episode = self.memory.episodes.get(id_)
-                if episode is None:
-                    continue
-                if episode.incident:
-                    incidents.append(episode.incident)
-                elif episode.firing and episode.cluster in states and episode.cluster not in synced:
-                    waiting.append(id_)
-                elif episode.firing:
-                    found = understand.place(episode, self.memory, self.book(), states, self.recorder.moment(), opening)
-                    events += found.events
-                    if found.incident:
-                        incidents.append(found.incident)
-            try:
-                await self.recorder.record(*events)
-            except JournalError:
-                self._episodes_changed(batch)
-                raise
-            self.poke(*incidents)
-            if waiting:
-                self._until_synced(waiting)
+        """Give the next new episodes their incidents; note each end."""
+        states = self._states()
+        synced = {name for name, state in states.items() if state.freshness.synced}
+        batch = _taken(self._episodes)
+        events: list[ev.AnyEvent] = []
+        opening: dict[tuple[str, str, str, str], str] = {}
+        incidents: list[str] = []
+        waiting: list[str] = []
+        for id_ in batch:
+            episode = self.memory.episodes.get(id_)
+            if episode is None:
+                continue
+            if episode.incident:
+                incidents.append(episode.incident)
+            elif episode.firing and episode.cluster in states and episode.cluster not in synced:
+                waiting.append(id_)
+            elif episode.firing:
+                found = understand.place(episode, self.memory, self.book(), states, self.recorder.moment(), opening)
+                events += found.events
+                if found.incident:
+                    incidents.append(found.incident)
+        try:
+            await self.recorder.record(*events)
+        except JournalError:
+            self._episodes_changed(batch)
+            raise
+        self.poke(*incidents)
+        if waiting:
+            self._until_synced(waiting)
 
     def _until_synced(self, episodes: Sequence[str]) -> None:
         """An alert may come before the caches are full: its object cannot be told yet."""
@@ -206,38 +207,39 @@ class Engine:
         asyncio.get_running_loop().call_later(0.5, again)
 
     async def _decide(self) -> None:
-        """Decide in batches; a batch ends where an operation starts, so that the next one is judged knowing of it."""
-        while self._incidents and not self._stopping:
-            moment = self.recorder.moment()
-            self.look()
-            now = Situation(
-                memory=self.memory,
-                book=self.book(),
-                states=self._states(),
-                moment=moment,
-                since=self.recorder.started_at,
-                storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
-                outages=self._outages.last,
-            )
-            events: list[ev.AnyEvent] = []
-            start = ""
-            taken = _taken(self._incidents)
-            for index, id_ in enumerate(taken):
-                outcome = self._outcome(id_, now)
-                events += outcome.events
-                if outcome.again is not None:
-                    self._later(id_, outcome.again)
-                if outcome.start:
-                    start = outcome.start
-                    self.poke(*taken[index + 1 :])
-                    break
-            try:
-                await self.recorder.record(*events)
-            except JournalError:
-                self.poke(*taken)
-                raise
-            if start:
-                self._begin(self.memory.operations[start])
+        """Decide about the next incidents; they end where an operation starts, so that the next is judged knowing of it."""
+        if self._stopping:
+            return
+        moment = self.recorder.moment()
+        self.look()
+        now = Situation(
+            memory=self.memory,
+            book=self.book(),
+            states=self._states(),
+            moment=moment,
+            since=self.recorder.started_at,
+            storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
+            outages=self._outages.last,
+        )
+        events: list[ev.AnyEvent] = []
+        start = ""
+        taken = _taken(self._incidents)
+        for index, id_ in enumerate(taken):
+            outcome = self._outcome(id_, now)
+            events += outcome.events
+            if outcome.again is not None:
+                self._later(id_, outcome.again)
+            if outcome.start:
+                start = outcome.start
+                self.poke(*taken[index + 1 :])
+                break
+        try:
+            await self.recorder.record(*events)
+        except JournalError:
+            self.poke(*taken)
+            raise
+        if start:
+            self._begin(self.memory.operations[start])
 
     def _outcome(self, id_: str, now: Situation) -> Outcome:
         """What is decided about one incident. A fault of ours, or of a plugin's plan, must not keep the others waiting."""

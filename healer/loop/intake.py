@@ -36,6 +36,8 @@ class Intake:
         self.storm_alerts = storm_alerts
         self.storm_over_seconds = storm_over_seconds
         self._arrivals: dict[str, deque[tuple[float, int]]] = {}
+        self._arrived: dict[str, int] = {}
+        """Their sums."""
         self._storming: set[str] = set()
 
     async def take(self, report: AlertReport) -> None:
@@ -125,6 +127,7 @@ class Intake:
         notices: list[ev.AnyEvent] = []
         for cluster, count in fresh.items():
             self._arrivals.setdefault(cluster, deque()).append((self._recorder.clock.monotonic(), count))
+            self._arrived[cluster] = self._arrived.get(cluster, 0) + count
             pressure = self._pressure(cluster)
             if pressure >= self.storm_alerts and cluster not in self._storming:
                 self._storming.add(cluster)
@@ -140,8 +143,8 @@ class Intake:
             return 0
         oldest = self._recorder.clock.monotonic() - self.storm_over_seconds
         while arrivals and arrivals[0][0] < oldest:
-            arrivals.popleft()
-        pressure = sum(count for _, count in arrivals)
+            self._arrived[cluster] -= arrivals.popleft()[1]
+        pressure = self._arrived[cluster]
         if pressure < self.storm_alerts / 2:
             self._storming.discard(cluster)
         return pressure

@@ -312,8 +312,8 @@ class ClusterState:
 
     def pods_of(self, workload: ObjectRef) -> Iterator[Pod]:
         """The pods whose topmost controller is `workload`."""
-        for pod in self.pods.values():
-            if pod.ref.namespace == workload.namespace and self.owner_of(pod.ref).key == workload.key:
+        for (namespace, _), pod in self.pods.items():
+            if namespace == workload.namespace and self.owner_of(pod.ref).key == workload.key:
                 yield pod
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:

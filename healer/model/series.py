@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from collections.abc import ItemsView, Iterable, Iterator, Mapping
+from typing import Final, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
 
+T = TypeVar("T")
 Floats = npt.NDArray[np.float64]
 Times = npt.NDArray[np.int64]
 
@@ -53,6 +54,23 @@ class Labels(Mapping[str, str]):
             if key == name:
                 return value
         raise KeyError(name)
+
+    @overload
+    def get(self, name: str, /) -> str | None: ...
+    @overload
+    def get(self, name: str, default: str, /) -> str: ...
+    @overload
+    def get(self, name: str, default: T, /) -> str | T: ...
+    def get(self, name: str, default: object = None, /) -> object:
+        """As of any mapping; by far the most frequent question, so that it does without the exception."""
+        for key, value in self.pairs:
+            if key == name:
+                return value
+        return default
+
+    def items(self) -> ItemsView[str, str]:
+        """As of any mapping, without a search for each."""
+        return dict(self.pairs).items()
 
     def __iter__(self) -> Iterator[str]:
         return (name for name, _ in self.pairs)
