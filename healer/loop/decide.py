@@ -184,8 +184,8 @@ _FAILURES: Final = frozenset(
 
 _ENOUGH: Final = frozenset({Reason.ATTEMPTS_EXHAUSTED, Reason.FLAPPING})
 
-_QUIET: Final = frozenset({Reason.TARGET_GONE, Reason.TAKEN_OVER, Reason.CANCELLED})
-"""Ends after which nobody need be woken: the object is no more, or a person is at it already."""
+_QUIET: Final = frozenset({Reason.TAKEN_OVER, Reason.CANCELLED})
+"""Ends after which nobody need be woken: a person is at it already."""
 
 
 # What comes of it ----------------------------------------------------------------------------------------------------

@@ -99,7 +99,9 @@ def operation_ended(event: ev.OperationEnded, memory: Memory, seq: int, monotoni
     operation.ended, operation.ended_at = monotonic, event.at
     operation.ok, operation.reason, operation.detail = event.ok, event.reason, event.detail
     if not event.ok:
-        incident.failed.add(operation.remedy)
+        if event.reason is not Reason.TARGET_GONE:
+            # What was never done to the object that bears the name now has not failed on it.
+            incident.failed.add(operation.remedy)
         incident.state = IncidentState.OPEN
         incident.reason, incident.detail = event.reason, event.detail
         incident.decided = None
