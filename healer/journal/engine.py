@@ -1,26 +1,26 @@
 """Engines of SQLAlchemy for a journal, how they are waited for, and the one place where their exceptions become ours.
 
-The driver is an asyncio one. `waited` is what SQLAlchemy's own AsyncEngine is made of; that one is not used because
-importing it loads the whole ORM, of which nothing here is needed: seven megabytes in every process.
+SQLite knows no waiting without a thread, and an asyncio driver goes to its thread and back for every statement: fifteen
+times in a transaction of ours, each time behind whatever else the event loop has to do. Here a thread takes a
+transaction as a whole. (SQLAlchemy's AsyncEngine would also load the ORM: seven megabytes in every process.)
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
-from sqlalchemy.util import greenlet_spawn
 
 from healer.errors import JournalError
 
-Args = TypeVarTuple("Args")
 T = TypeVar("T")
 
 BUSY_SECONDS: Final = 5.0
@@ -43,7 +43,7 @@ def path_of(url_or_path: str | os.PathLike[str]) -> Path:
 def writing_engine(path: Path) -> sa.Engine:
     """Connections that may write. No pool: the writer keeps the only one, and renews it after a failure."""
     engine = sa.create_engine(
-        sa.URL.create("sqlite+aiosqlite", database=str(path)),
+        sa.URL.create("sqlite", database=str(path)),
         poolclass=NullPool,
         # Python's driver then begins with BEGIN IMMEDIATE: the lock is taken at once, never upgraded half-way.
         connect_args={"isolation_level": "IMMEDIATE", "timeout": BUSY_SECONDS},
@@ -62,25 +62,20 @@ def writing_engine(path: Path) -> sa.Engine:
 def reading_engine(path: Path) -> sa.Engine:
     """Connections that can only read, each opened for one use: no thread and no snapshot stays behind."""
     return sa.create_engine(
-        sa.URL.create("sqlite+aiosqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"}),
+        sa.URL.create("sqlite", database=f"file:{quote(str(path))}", query={"mode": "ro", "uri": "true"}),
         poolclass=NullPool,
         connect_args={"timeout": BUSY_SECONDS},
     )
 
 
-async def waited(work: Callable[[*Args], T], *args: *Args) -> T:
-    """Call `work`; wherever it waits for the driver, only the caller waits, not the event loop. Engines need it."""
-    return await greenlet_spawn(work, *args)
-
-
 async def on_connection(engine: sa.Engine, work: Callable[[sa.Connection], T]) -> T:
-    """The result of `work` on a connection of its own."""
+    """The result of `work`, in a thread, on a connection of its own."""
 
     def connected() -> T:
         with engine.connect() as connection:
             return work(connection)
 
-    return await waited(connected)
+    return await asyncio.to_thread(connected)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from healer import telemetry
 from healer.clock import Clock, external_work
 from healer.errors import JournalError
 from healer.journal import migrate
-from healer.journal.engine import on_connection, path_of, reading_engine, translated, waited, writing_engine
+from healer.journal.engine import on_connection, path_of, reading_engine, translated, writing_engine
 from healer.journal.lock import only_writer
 from healer.journal.reading import JournalReader
 from healer.journal.writing import Writer
@@ -47,12 +47,12 @@ async def open_journal(url_or_path: str | os.PathLike[str], *, clock: Clock) -> 
         engine = writing_engine(path)
         try:
             with translated(f"opening journal {str(path)!r}"), external_work():
-                await waited(migrate.upgrade, engine)
+                await asyncio.to_thread(migrate.upgrade, engine)
             telemetry.JOURNAL_WRITABLE.set(1)
             async with _running(Writer(engine)) as writer:
                 yield SqlJournal(writer, path)
         finally:
-            await waited(engine.dispose)
+            engine.dispose()
 
 
 @contextlib.asynccontextmanager
@@ -69,7 +69,7 @@ async def read_journal(url_or_path: str | os.PathLike[str]) -> AsyncIterator[Jou
             migrate.check_readable(await on_connection(engine, migrate.version))
         yield JournalReader(engine)
     finally:
-        await waited(engine.dispose)
+        engine.dispose()
 
 
 @contextlib.asynccontextmanager

@@ -10,8 +10,9 @@ import asyncio
 import collections
 import contextlib
 import dataclasses
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar, TypeVarTuple
 
 import sqlalchemy as sa
 
@@ -20,10 +21,13 @@ from healer.clock import external_work
 from healer.errors import JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row
-from healer.journal.engine import translated, waited
+from healer.journal.engine import translated
 from healer.journal.reading import newest
 from healer.journal.schema import EVENTS, NEWEST
 from healer.model.events import AnyEvent, Recorded
+
+T = TypeVar("T")
+Args = TypeVarTuple("Args")
 
 QUEUED_APPENDS: Final = 1000
 """Appends that may wait; the next caller waits for a place. Enough for every webhook a storm sends at once."""
@@ -55,6 +59,7 @@ class Writer:
         self._head: Head | None = None
         self._stopping = False
         self._ended = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
     async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
         """As `ports.Journal.append`."""
@@ -80,6 +85,7 @@ class Writer:
             self._ended.set()
             self._refuse_the_rest()
             await self._disconnect()
+            self._thread.shutdown(wait=False)
 
     async def stop(self) -> None:
         """Write what waits, then end. Returns when the connection is closed or `run` was cancelled."""
@@ -147,7 +153,7 @@ class Writer:
         return rows
 
     async def _commit(self, rows: list[Row], start: Head) -> None:
-        await waited(self._insert, rows, start)
+        await self._in_thread(self._insert, rows, start)
 
     def _insert(self, rows: list[Row], start: Head) -> None:
         connection = self._connected()
@@ -162,8 +168,12 @@ class Writer:
 
     async def _where(self) -> Head:
         if self._head is None:
-            self._head = await waited(self._newest)
+            self._head = await self._in_thread(self._newest)
         return self._head
+
+    async def _in_thread(self, work: Callable[[*Args], T], *args: *Args) -> T:
+        """All that touches the connection goes through one thread, in order; also what comes after a cancelled call."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
 
     def _newest(self) -> Head:
         connection = self._connected()
@@ -180,7 +190,7 @@ class Writer:
         if connection is not None:
             # A connection that cannot even be closed properly is not worth an error of its own.
             with contextlib.suppress(JournalError), translated("closing the journal"), external_work():
-                await waited(connection.close)
+                await self._in_thread(connection.close)
 
     def _refuse_the_rest(self) -> None:
         while not self._queue.empty():

@@ -22,7 +22,7 @@ from healer.clock import SystemClock
 from healer.errors import JournalError, JournalInUse
 from healer.journal import open_journal, read_journal, schema
 from healer.journal.chain import GENESIS
-from healer.journal.engine import on_connection, waited
+from healer.journal.engine import on_connection
 from healer.sim import time as sim_time
 from healer.testing.journal_contract import progress
 
@@ -134,9 +134,9 @@ async def test_the_journal_is_synced_at_every_commit(tmp_path: Path) -> None:
         await journal.append([progress("a")])
         connection = journal._writer._connection
         assert connection is not None
-        assert await waited(lambda: connection.exec_driver_sql("PRAGMA synchronous").scalar_one()) == 2
-        assert await waited(lambda: connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()) == "wal"
-        await waited(connection.rollback)
+        assert await asyncio.to_thread(lambda: connection.exec_driver_sql("PRAGMA synchronous").scalar_one()) == 2
+        assert await asyncio.to_thread(lambda: connection.exec_driver_sql("PRAGMA journal_mode").scalar_one()) == "wal"
+        await asyncio.to_thread(connection.rollback)
 
 
 async def test_a_missing_journal_is_an_error_for_a_reader(tmp_path: Path) -> None:
