@@ -15,7 +15,7 @@ from healer.loop.planning import consider, failure_domain, recipe
 from healer.loop.records import Approval, Episode, Incident
 from healer.loop.situation import Situation
 from healer.model import events as ev
-from healer.model.decisions import Answer, Decision, Reason, refuse
+from healer.model.decisions import Answer, Decision, Reason, Verdict, refuse
 from healer.model.incidents import IncidentState
 from healer.model.plans import Mode, Otherwise, Plan, Remedy
 from healer.model.targets import Level, ObjectRef
@@ -102,6 +102,8 @@ def _refused(incident: Incident, outcome: Outcome) -> bool:
 
 
 def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome:
+    if unproven := _unproven(incident, now):
+        return unproven
     found = choices(incident, firing, now)
     return _with(incident, found, now) if found else _nothing_left(incident, now)
 
@@ -129,6 +131,18 @@ def _with(incident: Incident, found: list[Choice], now: Situation) -> Outcome:
                     Reason.SHADOW, "this would have been done; the remedy is in shadow mode", guard="mode"
                 )
     return _held(incident, best.remedy, best.target, decision, events, now)
+
+
+def _unproven(incident: Incident, now: Situation) -> Outcome | None:
+    """Where it cannot be told whether a remedy has helped, a stronger one is not for us to try, unless it says so."""
+    operation = now.memory.operation_of(incident)
+    if operation is None or operation.verdict is not Verdict.INCONCLUSIVE:
+        return None
+    remedy = now.book.remedies.get(operation.remedy)
+    if remedy is not None and remedy.otherwise is Otherwise.TELL:
+        return None
+    detail = f"{operation.remedy} was carried out, but whether it helped cannot be told"
+    return Outcome([ev.Escalated(at=now.moment.wall, incident=incident.id, reason=Reason.INCONCLUSIVE, detail=detail)])
 
 
 def _superseded(incident: Incident, best: Choice, others: list[Choice], now: Situation) -> list[ev.AnyEvent]:

@@ -32,7 +32,7 @@ from healer.model import events as ev
 from healer.model.cluster import ClusterState
 from healer.model.decisions import Reason, Verdict
 from healer.model.incidents import IncidentState
-from healer.model.plans import Otherwise, Plan, Remedy
+from healer.model.plans import Plan, Remedy
 
 log = logging.getLogger(__name__)
 
@@ -348,15 +348,6 @@ class Engine:
                     incident=incident.id,
                     reason=Reason.WORSE,
                     detail=f"{operation.remedy} made it worse and was taken back as far as that goes",
-                )
-            )
-        if verdict is Verdict.INCONCLUSIVE and remedy.otherwise is Otherwise.PAGE:
-            await self.recorder.record(
-                ev.Escalated(
-                    at=now,
-                    incident=incident.id,
-                    reason=Reason.INCONCLUSIVE,
-                    detail=f"{operation.remedy} was carried out, but whether it helped cannot be told",
                 )
             )
 
