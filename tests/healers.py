@@ -35,7 +35,6 @@ PATIENCE_SECONDS: Final = 30.0
 POLL_SECONDS: Final = 0.05
 TOKEN: Final = "token-of-a-test"
 BRISK: Final = Options(
-    node_grace_seconds=3,
     node_delete_seconds=1,
     start_seconds=0.5,
     start_jitter_seconds=0.5,
@@ -230,6 +229,19 @@ class Running:
             return await self.process.wait()
 
 
+async def _story(running: Running) -> str:
+    """What a person needs to know when a test fails: what it has logged, and each incident with its timeline."""
+    lines = ["healer has logged:", *running.said().splitlines()[-40:]]
+    with contextlib.suppress(aiohttp.ClientError, AssertionError, TimeoutError):
+        for brief in await running.incidents():
+            found = await running.get(f"/api/v1/incidents/{brief['id']}")
+            lines.append(
+                f"incident {found['id']} {found['title']}: {found['state']}, {found['reason']} {found['detail']}"
+            )
+            lines += [f"  {entry['at']} {entry['text']}" for entry in found["timeline"]]
+    return "\n".join(lines)
+
+
 @contextlib.asynccontextmanager
 async def at_work(config: Path, port: int, *, ready: bool = True) -> AsyncIterator[Running]:
     """`healer run -c config`, ready; ended with the block unless it has ended by then."""
@@ -244,7 +256,11 @@ async def at_work(config: Path, port: int, *, ready: bool = True) -> AsyncIterat
             running = Running(process, f"http://127.0.0.1:{port}", log, session)
             if ready:
                 await until("healer is ready", running.is_ready, within=45)
-            yield running
+            try:
+                yield running
+            except BaseException as error:
+                error.add_note(await _story(running))
+                raise
     finally:
         if process.returncode is None:
             process.terminate()

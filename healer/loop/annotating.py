@@ -24,7 +24,7 @@ from healer.model.targets import ObjectRef
 log = logging.getLogger(__name__)
 
 GATHER_SECONDS: Final = 0.3
-"""How long Events wait before they are written: by then the incident has been decided, and what is urgent goes first."""
+"""How long Events wait before they are written: what is urgent goes first."""
 WAITING_LIMIT: Final = 200
 """Events that may wait; of more the oldest are left out. What happened stands in the journal in any case."""
 UNREMARKABLE: Final = frozenset(
@@ -68,6 +68,8 @@ class Annotating:
         self._storming = storming
         self._waiting: deque[Note] = deque(maxlen=WAITING_LIMIT)
         self._wake = asyncio.Event()
+        self._opened: dict[str, Note] = {}
+        """Incidents about which nothing has been decided yet."""
         self._held: dict[str, tuple[Answer, Reason]] = {
             incident.id: (incident.decided.answer, incident.decided.reason)
             for incident in self._memory.open_incidents()
@@ -87,6 +89,15 @@ class Annotating:
 
     def _heard(self, event: ev.AnyEvent) -> None:
         note = self._note(event)
+        if isinstance(event, ev.IncidentOpened) and note is not None:
+            # Until there is a remedy for it, nobody knows whether it may be told.
+            self._opened[event.incident] = note
+            return
+        if isinstance(event, ev.Planned | ev.Decided | ev.Escalated | ev.IncidentClosed):
+            self._tell(self._opened.pop(event.incident, None))
+        self._tell(note)
+
+    def _tell(self, note: Note | None) -> None:
         if note is not None:
             self._waiting.append(note)
             self._wake.set()
