@@ -68,6 +68,7 @@ async def serve(config: Path, notes: Notes) -> None:
 
 
 def main() -> None:
+    sys.setswitchinterval(0.0005)
     notes = Notes()
     asyncio.run(serve(Path(sys.argv[1]), notes))
     Path(sys.argv[2]).write_text(json.dumps(notes.decided()), encoding="utf-8")

@@ -164,6 +164,7 @@ class Service:
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             await self._try_journal()
+            self.engine.look()
             memory = self.recorder.memory
             mine = [
                 (episode.id, _as_alert(episode)) for episode in memory.firing.values() if "rules" in episode.sources

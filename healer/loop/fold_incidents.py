@@ -43,7 +43,7 @@ def incident_reopened(event: ev.IncidentReopened, memory: Memory, seq: int, mono
     memory.attach(incident, event.episode, incident.target)
     memory.open_by_owner[incident.owner.key] = incident.id
     incident.state = IncidentState.OPEN
-    incident.closed_at = None
+    incident.closed_at = incident.closed = None
     incident.decided = None
     incident.verdict = None
     incident.flaps.append(event.at)
@@ -160,7 +160,7 @@ def escalated(event: ev.Escalated, memory: Memory, seq: int, monotonic: float) -
 def incident_closed(event: ev.IncidentClosed, memory: Memory, seq: int, monotonic: float) -> None:
     incident = memory.incidents[event.incident]
     incident.state = IncidentState.CLOSED
-    incident.closed_at = event.at
+    incident.closed_at, incident.closed = event.at, monotonic
     incident.approval = None
     incident.reason, incident.detail = event.reason, event.detail
     if memory.open_by_owner.get(incident.owner.key) == incident.id:

@@ -149,6 +149,8 @@ class Incident:
     verdict: Verdict | None = None
     flaps: list[datetime] = dataclasses.field(default_factory=list)
     closed_at: datetime | None = None
+    closed: float | None = None
+    """The same in seconds on our monotonic clock."""
     reason: Reason = Reason.OK
     detail: str = ""
     timeline: list[TimelineEntry] = dataclasses.field(default_factory=list)

@@ -23,3 +23,5 @@ class Situation:
     since: datetime
     """When this process began to listen."""
     storming: frozenset[str] = frozenset()
+    outages: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    """As in `safety.state.Fleet`."""

@@ -112,8 +112,8 @@ def _owner(episode: Episode, target: ObjectRef | None, states: Mapping[str, Clus
 def _returning(episode: Episode, memory: Memory, book: Book, moment: Moment) -> Incident | None:
     """The incident that this very alert belonged to until a short while ago."""
     incident = memory.incidents.get(memory.last_by_identity.get((episode.cluster, episode.labels), ""))
-    if incident is None or incident.state is not IncidentState.CLOSED or incident.closed_at is None:
+    if incident is None or incident.state is not IncidentState.CLOSED or incident.closed is None:
         return None
     if memory.open_by_owner.get(incident.owner.key):
         return None
-    return incident if moment.wall - incident.closed_at <= book.hold else None
+    return incident if moment.monotonic - incident.closed <= book.hold.total_seconds() else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from healer.cluster import domains
 from healer.model.decisions import GO, Decision, Moment, Reason, refuse, wait
-from healer.safety.state import Fleet, Request, SafetySettings
+from healer.safety.state import VIEW, Fleet, Request, SafetySettings
 
 
 def pause_switch(_request: Request, fleet: Fleet, _now: Moment) -> Decision:
@@ -50,6 +50,8 @@ def vantage(request: Request, fleet: Fleet, now: Moment) -> Decision:
     limits = thresholds(fleet.settings)
     if sentence := domains.vantage(request.cluster, now.monotonic, limits):
         return refuse(Reason.VANTAGE_FAULT, sentence)
+    if just_over := _just_over(request, fleet, now, VIEW):
+        return _until_quiet(Reason.VANTAGE_FAULT, "many nodes were silent at once", just_over, fleet)
     node = request.cluster.nodes.get(request.target.name) if request.is_node else None
     if node is None:
         return GO
@@ -65,14 +67,27 @@ def zone_outage(request: Request, fleet: Fleet, now: Moment) -> Decision:
         return GO
     settings = fleet.settings
     zone = domains.zone_of(request.cluster, request.zone, now.monotonic, settings.silent_after_seconds)
-    if not zone.is_out(settings.zone_outage_percent):
-        return GO
+    is_out = zone.is_out(settings.zone_outage_percent)
+    just_over = _just_over(request, fleet, now, request.zone)
     ours = sum(1 for d in fleet.in_flight(request.cluster.name) if d.zone == request.zone)
-    if ours < settings.zone_outage_max:
+    if not (is_out or just_over) or ours < settings.zone_outage_max:
         return GO
+    if not is_out:
+        return _until_quiet(Reason.ZONE_OUTAGE, f"zone {request.zone} was out", just_over, fleet)
     return refuse(
         Reason.ZONE_OUTAGE,
         f"{len(zone.bad)} of {zone.total} nodes of zone {zone.name} are bad"
         f" (the limit is {settings.zone_outage_percent:g}%): the zone is out, and in such a zone"
         f" {settings.zone_outage_max} may be worked on at once ({ours} are)",
     )
+
+
+def _just_over(request: Request, fleet: Fleet, now: Moment, zone: str) -> float:
+    """Seconds left until what was out has been well for a grace period: alerts and reports lag behind; 0 when it has."""
+    last = fleet.outages.get((request.cluster.name, zone))
+    return 0.0 if last is None else max(0.0, last + fleet.settings.grace_after_outage_seconds - now.monotonic)
+
+
+def _until_quiet(reason: Reason, what: str, left: float, fleet: Fleet) -> Decision:
+    grace = fleet.settings.grace_after_outage_seconds
+    return wait(reason, f"{what} until {grace - left:.0f} s ago; {grace:g} s must have passed", seconds=left)

@@ -14,6 +14,8 @@ from healer.model.targets import Level, ObjectRef
 
 HARMLESS: Final = frozenset({Effect.NONE, Effect.UNCORDON})
 """Effects that take nothing away from anybody."""
+VIEW: Final = ""
+"""In place of a zone: our view of a whole cluster."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,10 @@ class SafetySettings:
     stale_after_seconds: float = 60.0
     """The API server may have said nothing for so long before what we know counts as old."""
     grace_after_outage_seconds: float = 60.0
-    """How long the API server must have answered without a break before anything new is started: a node's grace period."""
+    """How long the API server must have answered without a break before anything new is started: a node's grace period.
+
+    As long must an outage of a zone, or of our view, be over.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +132,8 @@ class Fleet:
     settings: SafetySettings = dataclasses.field(default_factory=SafetySettings)
     windows: tuple[ActiveWindow, ...] = ()
     states: Mapping[str, ClusterState] = dataclasses.field(default_factory=dict)
+    outages: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
+    """(cluster, zone or VIEW) → monotonic time at which it was last seen to be out."""
 
     def in_flight(self, cluster: str) -> tuple[Disruption, ...]:
         """What is under way in a cluster."""
