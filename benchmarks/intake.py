@@ -137,7 +137,9 @@ async def measure(world: World, alerts: Alerts, *, count: int, batch: int, rate:
                 token = (place / "data/token").read_text(encoding="utf-8").strip()
                 # The first of every kind of work is slower (imports, caches): it is done before, by other alerts.
                 await send(place, Plan("127.0.0.1", port, token, alerts, 0, 300, 10, 4))
-                plan = Plan("127.0.0.1", port, token, alerts, len(alerts.pods), count, batch, 4 if batch > 1 else 32, rate)
+                plan = Plan(
+                    "127.0.0.1", port, token, alerts, len(alerts.pods), count, batch, 4 if batch > 1 else 32, rate
+                )
                 told = await send(place, plan)
                 await quiet(place / "data/journal.db")
             noted = json.loads((place / "notes.json").read_bytes())
