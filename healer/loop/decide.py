@@ -38,6 +38,8 @@ class Outcome:
 def decide(incident: Incident, now: Situation) -> Outcome:
     """What to do about `incident`, which is open or awaiting approval, now."""
     firing = now.memory.firing_of(incident)
+    if incident.state is not IncidentState.ESCALATED and (unproven := _unproven(incident, now)):
+        return unproven
     if not firing:
         return _over(incident, now)
     if incident.state is IncidentState.ESCALATED:
@@ -102,8 +104,6 @@ def _refused(incident: Incident, outcome: Outcome) -> bool:
 
 
 def _fresh(incident: Incident, firing: list[Episode], now: Situation) -> Outcome:
-    if unproven := _unproven(incident, now):
-        return unproven
     found = choices(incident, firing, now)
     return _with(incident, found, now) if found else _nothing_left(incident, now)
 
@@ -134,7 +134,7 @@ def _with(incident: Incident, found: list[Choice], now: Situation) -> Outcome:
 
 
 def _unproven(incident: Incident, now: Situation) -> Outcome | None:
-    """Where it cannot be told whether a remedy has helped, a stronger one is not for us to try, unless it says so."""
+    """Where it cannot be told whether a remedy has helped, a person has to look, and a stronger one is not for us to try."""
     operation = now.memory.operation_of(incident)
     if operation is None or operation.verdict is not Verdict.INCONCLUSIVE:
         return None

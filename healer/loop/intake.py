@@ -126,6 +126,7 @@ class Intake:
                 fresh[event.cluster] = fresh.get(event.cluster, 0) + 1
         notices: list[ev.AnyEvent] = []
         for cluster, count in fresh.items():
+            self._pressure(cluster)  # a storm that is over is over before another begins
             self._arrivals.setdefault(cluster, deque()).append((self._recorder.clock.monotonic(), count))
             self._arrived[cluster] = self._arrived.get(cluster, 0) + count
             pressure = self._pressure(cluster)

@@ -260,16 +260,10 @@ class Scenario(Expectations):
         starts_at: datetime | None = None,
         **more: str,
     ) -> None:
-        """Let Alertmanager send one alert. Labels as a mapping, as keywords, or both."""
-        self.webhook(
-            {
-                "alerts": [
-                    an_alert(
-                        {**(labels or {}), **more}, status=status, starts_at=starts_at or self.now, ends_at=self.now
-                    )
-                ]
-            }
-        )
+        """Let Alertmanager send one alert, by its own clock. Labels as a mapping, as keywords, or both."""
+        its_now = _Steady(self.clock).now()
+        sent = an_alert({**(labels or {}), **more}, status=status, starts_at=starts_at or its_now, ends_at=its_now)
+        self.webhook({"alerts": [sent]})
 
     def resolve(self, labels: Mapping[str, str] | None = None, **more: str) -> None:
         """Let Alertmanager say that it is over."""
@@ -350,7 +344,7 @@ def _seconds(duration: str | float) -> float:
 
 
 class _Steady:
-    """The time of the world: a step of Healer's wall clock does not stop kubelets."""
+    """The time of everybody else: a step of Healer's wall clock stops no kubelet, and no Alertmanager."""
 
     def __init__(self, clock: LoopClock) -> None:
         self._clock = clock
