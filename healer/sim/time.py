@@ -34,9 +34,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._now = 0.0
         self._external = 0
-        selector = _Selector()
-        selector.loop = self
-        super().__init__(selector)
+        self._selector = _Selector()
+        self._selector.loop = self
+        super().__init__(self._selector)
 
     def time(self) -> float:
         return self._now
@@ -56,12 +56,17 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
             return ready
         if self._external or timeout is None:
             return select(None)
-        for _ in range(GRACE_POLLS):
-            ready = select(GRACE_SECONDS)
-            if ready:
-                return ready
+        if self._has_sockets():
+            for _ in range(GRACE_POLLS):
+                ready = select(GRACE_SECONDS)
+                if ready:
+                    return ready
         self._now += timeout
         return []
+
+    def _has_sockets(self) -> bool:
+        """Whether anything but the loop's own pipe could become readable."""
+        return len(self._selector.get_map()) > 1
 
 
 class ScaledTimeLoop(asyncio.SelectorEventLoop):

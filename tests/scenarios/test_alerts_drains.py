@@ -21,7 +21,7 @@ remedies:
 safety: {grace_after_outage: 1s}
 """
 NODE = "node-a1"
-EMPTY_DIR = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+VOLUMES = [{"name": "scratch", "emptyDir": {}}]
 
 
 def fired(s: Scenario, node: str = NODE) -> None:
@@ -64,7 +64,7 @@ def test_R22_what_would_lose_data_is_refused_before_the_cordon_unless_the_policy
     if what == "bare":
         add_bare_pod(world, "shop", "precious", node=NODE)
     else:
-        add_deployment(world, "shop", "precious", nodeSelector={"kubernetes.io/hostname": NODE}, **EMPTY_DIR)
+        add_deployment(world, "shop", "precious", nodeSelector={"kubernetes.io/hostname": NODE}, volumes=VOLUMES)
     world.settle()
     with Scenario(DRAIN % policy, world=world) as s:
         fired(s)

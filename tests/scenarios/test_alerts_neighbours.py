@@ -183,11 +183,11 @@ def test_an_escalated_incident_whose_alert_ends_is_closed_and_the_page_with_it()
         s.alert(NODE)
         s.run_for("5m")
         s.expect_escalated("NodeBad", Reason.NOT_FIXED)
-        assert s.messages.edits[-1].page
+        s.expect(s.messages.edits[-1].page, "a person is called")
         s.resolve(NODE)
         s.run_for("5s")
         s.expect_closed("NodeBad", Reason.RESOLVED_ON_ITS_OWN)
-        assert not s.messages.edits[-1].page
+        s.expect(not s.messages.edits[-1].page, "the page is resolved")
         assert len(s.messages.shown) == 1
 
 
