@@ -182,7 +182,7 @@ def verbs() -> str:
         ("always" if index == 0 else "", RESOURCES[kind].group or "core", code(RESOURCES[kind].plural), "list watch")
         for index, kind in enumerate(watched_kinds())
     ]
-    rows.append(("to tell", "core", code("events"), "create"))
+    rows.append(("to tell", "core", code("events"), "create patch"))
     for name in plugins.names(plugins.ACTIONS):
         found: dict[tuple[str, str], list[str]] = {}
         given: tuple[Verb, ...] = plugins.load(plugins.ACTIONS, name).verbs
