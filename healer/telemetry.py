@@ -69,6 +69,12 @@ NOTIFICATIONS: Final = Counter(
 CONFIG_OK: Final = Gauge(
     "healer_config_last_reload_successful", "1 when the newest configuration is the one that runs.", registry=REGISTRY
 )
+CONFIG_OBJECTS: Final = Gauge(
+    "healer_config_objects",
+    "Objects in clusters that remedies and rules are taken from, by state (taken, refused).",
+    ["state"],
+    registry=REGISTRY,
+)
 CONFIG_TIME: Final = Gauge(
     "healer_config_last_reload_success_timestamp_seconds",
     "When the running configuration was loaded.",

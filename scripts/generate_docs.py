@@ -22,6 +22,7 @@ from healer import plugins, telemetry
 from healer.cli import COMMANDS, main
 from healer.clock import SystemClock
 from healer.config import describe, plugged
+from healer.config.sources import KubernetesSource
 from healer.kube.caches import ClusterCaches
 from healer.kube.client import KubeClient
 from healer.kube.resources import RESOURCES
@@ -183,6 +184,15 @@ def verbs() -> str:
         for index, kind in enumerate(watched_kinds())
     ]
     rows.append(("to tell", "core", code("events"), "create patch"))
+    rows += [
+        (
+            f"with {code('from_kubernetes')}" if index == 0 else "",
+            RESOURCES[kind].group or "core",
+            code(RESOURCES[kind].plural),
+            "list watch",
+        )
+        for index, kind in enumerate(KubernetesSource.model_fields["kinds"].default)
+    ]
     for name in plugins.names(plugins.ACTIONS):
         found: dict[tuple[str, str], list[str]] = {}
         given: tuple[Verb, ...] = plugins.load(plugins.ACTIONS, name).verbs

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from healer import plugins
+from healer.app.gathering import Gathering
 from healer.app.prepare import Prepared
 from healer.app.service import Service
 from healer.clock import Clock, SystemClock
@@ -92,6 +93,8 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
             storm_over_seconds=config.safety.storm.over.total_seconds(),
         )
         service.engine = engine
+        clients = {name: client for name, (client, _) in caches.items()}
+        service.gathering = Gathering(config.from_kubernetes, clients, clock)
         service.evaluator = evaluator
         webhook = functools.partial(_webhook, default, clock)
         rest = AlertmanagerList(config.web.alertmanagers, parse=webhook)

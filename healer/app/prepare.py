@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from healer import plugins
 from healer.config import convert, loading
+from healer.config.context import Location
 from healer.config.loading import Loaded
+from healer.config.remedies import Remedy as GivenRemedy
 from healer.config.schema import Config
 from healer.errors import ConfigError, Problem, QueryError
 from healer.loop.book import Book
@@ -92,18 +94,14 @@ def _prepare(loaded: Loaded) -> Prepared:
     groups, texts = _rules(loaded, problems)
     remedies = convert.remedies(loaded.config)
     windows = _windows(loaded, problems)
-    _check_remedies(loaded, remedies, problems)
-    actions = {
-        given.name: tuple(plugins.load(plugins.ACTIONS, step.name)(step.settings) for step in given.steps)
-        for given in loaded.config.remedies
-    }
+    problems += check_remedies(loaded.problem, remedies)
     if problems:
         raise ConfigError(loading.in_order(problems))
     return Prepared(
         loaded=loaded,
         groups=groups,
         remedies=remedies,
-        actions=actions,
+        actions=actions_of(loaded.config.remedies),
         windows=windows,
         digest=loading.digest(loaded.text, *texts),
     )
@@ -156,16 +154,26 @@ def _windows(loaded: Loaded, problems: list[Problem]) -> tuple[MaintenanceWindow
     return tuple(windows)
 
 
-def _check_remedies(loaded: Loaded, remedies: Sequence[Remedy], problems: list[Problem]) -> None:
-    """What needs the parser of PromQL, or of targets."""
+def actions_of(given: Sequence[GivenRemedy]) -> dict[str, Sequence[Action]]:
+    """The steps of each remedy, ready to be planned."""
+    return {
+        remedy.name: tuple(plugins.load(plugins.ACTIONS, step.name)(step.settings) for step in remedy.steps)
+        for remedy in given
+    }
+
+
+def check_remedies(problem: Callable[[Location, str], Problem], remedies: Sequence[Remedy]) -> list[Problem]:
+    """What needs the parser of PromQL, or of targets. `problem` knows the places."""
+    problems: list[Problem] = []
     for index, remedy in enumerate(remedies):
         if remedy.verify.query is not None:
             try:
                 promql.parse(remedy.verify.query)
             except QueryError as error:
-                problems.append(loaded.problem(("remedies", index, "verify", "query"), str(error)))
+                problems.append(problem(("remedies", index, "verify", "query"), str(error)))
         if remedy.target:
             try:
                 parse_template(remedy.target)
             except ValueError as error:
-                problems.append(loaded.problem(("remedies", index, "target"), str(error)))
+                problems.append(problem(("remedies", index, "target"), str(error)))
+    return problems

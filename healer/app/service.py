@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from healer import __version__, telemetry
+from healer.app.gathering import Gathering
 from healer.app.prepare import Prepared, prepare
 from healer.clock import Clock
 from healer.config.schema import Config
@@ -51,6 +52,7 @@ class Service:
     evaluator: Evaluator
     sink: Ingest
     people: People
+    gathering: Gathering
     caches: Mapping[str, ClusterCaches]
     collectors: Sequence[Collector]
     notifiers: Sequence[Notifier]
@@ -69,7 +71,7 @@ class Service:
         self.book: Book = prepared.book(providers)
         self.address = ""
         self.listening = asyncio.Event()
-        self._prepared = prepared
+        self._base = self._prepared = prepared
         self._providers = providers
 
     async def take(self, report: AlertReport) -> None:
@@ -86,7 +88,8 @@ class Service:
                 self.address = await stack.enter_async_context(listening(self._application(), listen.host, listen.port))
                 log.info("listening on %s", self.address)
             self.listening.set()
-            await self.evaluator.load(self._prepared.groups)
+            if not self.gathering:
+                await self.evaluator.load(self._prepared.groups)
             telemetry.CONFIG_OK.set(1)
             telemetry.CONFIG_TIME.set(self.clock.now().timestamp())
             await supervise(self._workers(), stop=stop, drain=self._drain, grace_seconds=GRACE_SECONDS + 5)
@@ -105,6 +108,8 @@ class Service:
             workers[f"sync {name}"] = self._poke_when_synced(caches)
         for index, collector in enumerate(self.collectors):
             workers[f"collector {index} {collector.name}"] = self._collect(collector)
+        if self.gathering:
+            workers |= self.gathering.workers(self._gather)
         engine = self.engine
         annotating = Annotating(
             self.recorder, clusters=engine.clusters, book=engine.book, storming=engine.intake.storming
@@ -220,17 +225,22 @@ class Service:
             return problems
         for name in _fixed(self._prepared.config, prepared.config):
             log.warning("%s: was changed; that takes effect with the next start of healer", name)
-        self._prepared = prepared
-        self.book = prepared.book(self._providers)
-        storm = prepared.config.safety.storm
+        self._base = prepared
+        telemetry.CONFIG_OK.set(1)
+        await self._gather()
+        return ()
+
+    async def _gather(self) -> None:
+        """Work from now on with the newest configuration, together with what stands in clusters."""
+        self._prepared = self.gathering.over(self._base)
+        self.book = self._prepared.book(self._providers)
+        storm = self._prepared.config.safety.storm
         self.engine.intake.storm_alerts = storm.alerts
         self.engine.intake.storm_over_seconds = storm.over.total_seconds()
-        await self.evaluator.load(prepared.groups)
-        telemetry.CONFIG_OK.set(1)
+        await self.evaluator.load(self._prepared.groups)
         telemetry.CONFIG_TIME.set(self.clock.now().timestamp())
-        await self._note_reload(prepared.digest, ())
+        await self._note_reload(self.book.digest, self.gathering.problems)
         self.engine.poke_all()
-        return ()
 
     async def _note_reload(self, digest: str, problems: tuple[str, ...]) -> None:
         with contextlib.suppress(JournalError):
@@ -279,7 +289,7 @@ class Service:
 
 def _fixed(before: Config, after: Config) -> list[str]:
     """Sections whose parts are opened once, and which have changed."""
-    names = ("clusters", "collect", "store", "journal", "providers", "notify", "web", "telemetry")
+    names = ("clusters", "collect", "from_kubernetes", "store", "journal", "providers", "notify", "web", "telemetry")
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 

@@ -6,7 +6,7 @@ of the expected shape is left to the sections' own checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from healer import plugins
@@ -17,19 +17,31 @@ from healer.errors import PluginError
 Finding = tuple[Location, str]
 
 
-def findings(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    """Each mistake, and where it stands."""
+def findings(raw: Mapping[str, Any], elsewhere: Collection[str] = ()) -> Iterator[Finding]:
+    """Each mistake, and where it stands. `elsewhere`: names of remedies in other texts of the same configuration."""
     for section in (("clusters",), ("remedies",), ("safety", "maintenance")):
         yield from _twice(raw, section)
     names = [remedy.get("name") for _, remedy in _mappings(raw, "remedies")]
-    known = [name for name in names if isinstance(name, str)]
+    known = [name for name in names if isinstance(name, str)] + list(elsewhere)
     for at, remedy in _mappings(raw, "remedies"):
+        if remedy.get("name") in elsewhere:
+            yield (*at, "name"), f"{remedy['name']!r} is the name of another remedy already; names are unique"
         yield from _approval(raw, remedy, (*at, "approval"))
         yield from _providers(raw, remedy, (*at, "steps"))
         for rung, name in enumerate(_texts(remedy.get("after"))):
             if name not in known:
                 yield (*at, "after", rung), context.unknown("remedy", name, known)
     yield from _circles(raw)
+    yield from _sources(raw)
+
+
+def _sources(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    clusters = [str(cluster["name"]) for _, cluster in _mappings(raw, "clusters") if "name" in cluster]
+    for at, source in _mappings(raw, "from_kubernetes"):
+        if not clusters:
+            yield at, "there is no cluster to find it in; add one under `clusters`"
+        elif str(source.get("cluster", clusters[0])) not in clusters:
+            yield (*at, "cluster"), context.unknown("cluster", str(source["cluster"]), clusters)
 
 
 def _twice(raw: Mapping[str, Any], section: tuple[str, ...]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import enum
+import inspect
 import sys
 import types
 from collections.abc import Iterator
@@ -84,7 +85,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
 
 def _section(model: type[BaseModel], path: str, *, level: int) -> Iterator[str]:
     yield f"{'#' * level} `{path}`\n" if path else "## The file\n"
-    yield f"{(model.__doc__ or '').strip()}\n"
+    yield f"{inspect.cleandoc(model.__doc__ or '')}\n"
     fields = list(_fields(model))
     if not fields:
         yield "No settings.\n"

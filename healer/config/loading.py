@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from healer.config import crosschecks, messages, tree
 from healer.config.context import Loading, Location
+from healer.config.remedies import Remedy
 from healer.config.schema import Config
+from healer.config.sources import More
 from healer.errors import ConfigError, Problem
 
 
@@ -66,6 +68,29 @@ def parse(text: str, path: Path) -> Loaded:
     if source.problems or config is None:
         raise ConfigError(in_order(source.problems))
     return Loaded(config=config, path=path, text=text, source=source)
+
+
+def parse_more(text: str, name: str, base: Loaded, elsewhere: Collection[str]) -> tuple[tuple[Remedy, ...], tree.Tree]:
+    """The remedies of a further text that goes with `base`, and where they stand. ConfigError has every problem in it.
+
+    `elsewhere`: the names of all remedies that there are besides. Approvers and providers are those of `base`.
+    """
+    source = tree.read(text, name)
+    loading = Loading(base.path.absolute().parent, source.containers)
+    found: More | None = None
+    try:
+        found = More.model_validate(source.value, context=loading)
+    except ValidationError as error:
+        for location, message in messages.explained(error, More):
+            source.add(location, message)
+    for location, message in loading.reports:
+        source.add(location, message)
+    raw = {key: base.source.value[key] for key in ("approvers", "providers") if key in base.source.value}
+    for location, message in crosschecks.findings({**raw, "remedies": source.value.get("remedies")}, elsewhere):
+        source.add(location, message)
+    if source.problems or found is None:
+        raise ConfigError(in_order(source.problems))
+    return found.remedies, source
 
 
 def in_order(problems: Iterable[Problem]) -> list[Problem]:

@@ -12,6 +12,7 @@ from healer.config.remedies import Name, Remedy
 from healer.config.rulesources import RuleSources
 from healer.config.safety import Safety
 from healer.config.serving import Telemetry, Web
+from healer.config.sources import KubernetesSource
 from healer.config.storage import Journal, Store
 
 
@@ -29,6 +30,9 @@ class Config(Section):
         description="Prometheus rule files, by path or pattern (`rules/*.yaml`, `**` for folders), or `pack:NAME` for rules that come with healer.",
     )
     remedies: tuple[Remedy, ...] = Field((), description="What to do when.")
+    from_kubernetes: tuple[KubernetesSource, ...] = Field(
+        (), description="Further remedies and rules that stand in a cluster, as ConfigMaps and PrometheusRule objects."
+    )
     safety: Safety = Field(default_factory=Safety, description="The limits of the whole fleet.")
     providers: Providers = Field((), description="Who owns the machines behind nodes, by a name that steps refer to.")
     notify: Notifiers = Field(

@@ -101,6 +101,7 @@ class KubeClient:
         server_seconds: int,
         idle_seconds: float,
         namespace: str = "",
+        label_selector: str = "",
         field_selector: str = "",
     ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The changes of a kind from `resource_version` on, one JSON text each. Gone when that is too old.
@@ -112,7 +113,7 @@ class KubeClient:
             "allowWatchBookmarks": "true",
             "resourceVersion": resource_version,
             "timeoutSeconds": str(server_seconds),
-            **_query(fieldSelector=field_selector),
+            **_query(labelSelector=label_selector, fieldSelector=field_selector),
         }
         path = resources.collection_path(resources.of(kind), namespace)
         call = Call(method="GET", path=path, query=query, doing=f"watching {kind}", reading=True)

@@ -62,6 +62,7 @@ RESOURCES: Final = _table(
     Resource(kind="Job", plural="jobs", group="batch"),
     Resource(kind="Lease", plural="leases", group="coordination.k8s.io"),
     Resource(kind="PodDisruptionBudget", plural="poddisruptionbudgets", group="policy"),
+    Resource(kind="PrometheusRule", plural="prometheusrules", group="monitoring.coreos.com"),
     Resource(kind="VolumeAttachment", plural="volumeattachments", group="storage.k8s.io", namespaced=False),
 )
 

@@ -87,6 +87,7 @@ class Reflector(Generic[W, T]):
         *,
         clock: Clock,
         namespace: str = "",
+        label_selector: str = "",
         field_selector: str = "",
         chance: random.Random | None = None,
     ) -> None:
@@ -103,8 +104,7 @@ class Reflector(Generic[W, T]):
         self._convert = convert
         self._handler = handler
         self._clock = clock
-        self._namespace = namespace
-        self._field_selector = field_selector
+        self._where = {"namespace": namespace, "label_selector": label_selector, "field_selector": field_selector}
         self._chance = chance or random.Random(f"{client.cluster}/{kind}")  # noqa: S311 — jitter
         self._failures = 0
         self._stale = True
@@ -162,7 +162,7 @@ class Reflector(Generic[W, T]):
         return min(_SHORTEST_UNAVAILABLE_SECONDS * 2.0 ** min(self._failures - 1, 10), _LONGEST_UNAVAILABLE_SECONDS)
 
     async def _list(self) -> None:
-        listing = await self._client.listing(self.kind, namespace=self._namespace, field_selector=self._field_selector)
+        listing = await self._client.listing(self.kind, **self._where)
         values = []
         for number, item in enumerate(listing.items, start=1):
             if found := self._read(item):
@@ -183,8 +183,7 @@ class Reflector(Generic[W, T]):
             resource_version=self.resource_version,
             server_seconds=server_seconds,
             idle_seconds=min(_IDLE_SECONDS, server_seconds + 30.0),
-            namespace=self._namespace,
-            field_selector=self._field_selector,
+            **self._where,
         ) as lines:
             async for line in lines:
                 self._take(line)

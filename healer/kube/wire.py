@@ -335,3 +335,11 @@ class Event(Object, gc=False, rename="camel"):
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
     series: EventSeries | None = None
+
+
+class ConfigMap(Object):
+    data: dict[str, str] | None = None
+
+
+class PrometheusRule(Object):
+    spec: msgspec.Raw = msgspec.Raw(b"{}")

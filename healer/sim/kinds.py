@@ -105,6 +105,7 @@ KINDS: Final = (
         subresources=("status",),
         counts_generations=True,
     ),
+    Kind(resource="prometheusrules", kind="PrometheusRule", group="monitoring.coreos.com", short=("promrule",)),
     Kind(resource="priorityclasses", kind="PriorityClass", group="scheduling.k8s.io", namespaced=False, short=("pc",)),
     Kind(resource="storageclasses", kind="StorageClass", group="storage.k8s.io", namespaced=False, short=("sc",)),
     Kind(
