@@ -61,6 +61,7 @@ class Prepared:
             safety=SafetySettings(
                 max_unhealthy=safety.max_unhealthy,
                 max_in_flight=safety.max_in_flight,
+                max_in_flight_all_clusters=convert.limit(safety.max_in_flight_all_clusters),
                 max_in_flight_per_zone=safety.max_in_flight_per_zone,
                 max_in_flight_workloads=safety.max_in_flight_workloads,
                 zone_outage_percent=safety.zone_outage_share.percent or 100.0,

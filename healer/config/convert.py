@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from healer.config.remedies import UNLIMITED, Approval, Limits, Remedy, Verify
+from typing import Literal
+
+from healer.config.remedies import Approval, Limits, Remedy, Verify
 from healer.config.schema import Config
 from healer.model import plans
 
@@ -40,11 +42,16 @@ def _verify(given: Verify) -> plans.VerifySpec:
     )
 
 
+def limit(given: int | Literal["unlimited"]) -> int | None:
+    """None for any number, which had to be written out."""
+    return None if given == "unlimited" else given
+
+
 def _limits(given: Limits) -> plans.Limits:
     return plans.Limits(
         max_in_flight=given.max_in_flight,
-        per_zone=None if given.per_zone == UNLIMITED else given.per_zone,
-        per_hour=None if given.per_hour == UNLIMITED else given.per_hour,
+        per_zone=limit(given.per_zone),
+        per_hour=limit(given.per_hour),
         min_healthy=given.min_healthy,
         cooldown_seconds=given.cooldown.total_seconds(),
         attempts=given.attempts,

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field
 from healer.config import context
 from healer.config.fields import Count, Duration, Percent, PositiveDuration, Section, ShareOf
 from healer.config.matching import Selectors
-from healer.config.remedies import Name
+from healer.config.remedies import UNLIMITED, Limit, Name
 from healer.model.plans import Share
 
 
@@ -109,6 +109,10 @@ class Safety(Section):
         description="The fleet breaker: with so many nodes of a pool or cluster unhealthy or in repair, nothing new is started. A share is rounded down, but is at least 1. A fifth is what a cluster is commonly sized to lose.",
     )
     max_in_flight: Count = Field(1, description="How many nodes of one cluster may be in repair at the same time.")
+    max_in_flight_all_clusters: Limit = Field(
+        UNLIMITED,
+        description="How many nodes of all clusters together may be in repair at the same time. `1` keeps a mistake that is common to all clusters from working in all of them at once.",
+    )
     max_in_flight_per_zone: Count = Field(
         1, description="How many nodes of one zone may be in repair at the same time."
     )

@@ -67,7 +67,7 @@ def rate(request: Request, fleet: Fleet, now: Moment) -> Decision:
 
 
 def in_flight(request: Request, fleet: Fleet, _now: Moment) -> Decision:
-    """How much may be in our hands at once: of one remedy, in one zone, in the whole cluster."""
+    """How much may be in our hands at once: of one remedy, in one zone, in the whole cluster, in all clusters."""
     running = fleet.in_flight(request.cluster.name)
     limits, settings = request.remedy.limits, fleet.settings
     of_remedy = [d for d in running if d.remedy == request.remedy.name]
@@ -78,6 +78,9 @@ def in_flight(request: Request, fleet: Fleet, _now: Moment) -> Decision:
         (of_remedy, limits.max_in_flight, f"operations of {request.remedy.name}"),
         (of_level, fleet_limit, f"{things} of cluster {request.cluster.name}"),
     ]
+    if request.is_node:
+        anywhere = [d for d in fleet.disruptions if d.in_flight and d.target.level is Level.NODE]
+        checks.append((anywhere, settings.max_in_flight_all_clusters, "nodes of all clusters"))
     if request.zone:
         in_zone = [d for d in of_remedy if d.zone == request.zone]
         checks.append((in_zone, limits.per_zone, f"operations of {request.remedy.name} in zone {request.zone}"))

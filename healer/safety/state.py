@@ -66,6 +66,8 @@ class SafetySettings:
     """
     max_in_flight: int = 1
     """Nodes in our hands at once, in one cluster."""
+    max_in_flight_all_clusters: int | None = None
+    """… in all of them together; None for any number."""
     max_in_flight_per_zone: int = 1
     max_in_flight_workloads: int = 10
     """Pods and workloads in our hands at once, in one cluster."""

@@ -16,7 +16,7 @@ import contextlib
 import itertools
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,7 +34,6 @@ from healer.sim.api import Api
 from healer.sim.api_faults import ApiFaults
 from healer.sim.api_transport import SimTransport
 from healer.sim.builders import a_world
-from healer.sim.driver import drive
 from healer.sim.faults import Fault
 from healer.sim.provider import SimulatedProvider
 from healer.sim.time import VirtualTimeLoop
@@ -42,8 +41,8 @@ from healer.sim.world import World
 from healer.testing.expectations import Expectations
 from healer.testing.journals import MemoryJournal
 from healer.testing.messages import Messages
+from healer.testing.worlds import Beside, Steady, driven, joined
 
-BASE = "clusters: [{name: prod, in_cluster: true}]\n"
 PROVIDERS = "providers: {simulated: simulated}\n"
 CLUSTER = "prod"
 
@@ -54,6 +53,7 @@ class Scenario(Expectations):
     `config` is YAML as in healer.yaml, without `clusters` (there is one, `prod`) and, by default, `providers`
     (there is one, `simulated`); nothing is served, and no data is written to disk.
     `world` takes the place of `a_world(nodes, zones)`. `apart=True` starts the cluster but not Healer: `start` does.
+    `beside` are further clusters by name, found in `s.beside`; alerts with the label `cluster` are about one of these.
     """
 
     def __init__(
@@ -67,8 +67,10 @@ class Scenario(Expectations):
         journal: MemoryJournal | None = None,
         notifiers: Sequence[Notifier] = (),
         apart: bool = False,
+        beside: Mapping[str, World] | None = None,
     ) -> None:
         self.world = world if world is not None else a_world(nodes, zones, seed=seed)
+        self.beside = {name: Beside(world) for name, world in (beside or {}).items()}
         self.config = config
         self.journal = journal or MemoryJournal()
         self.messages = Messages()
@@ -90,7 +92,8 @@ class Scenario(Expectations):
         self._runner.__enter__()
         loop = self._runner.get_loop()
         self.clock = LoopClock(loop, epoch=self.world.now)
-        self._driving = loop.create_task(drive(self.world, _Steady(self.clock)), name="world")
+        worlds = [self.world, *(found.world for found in self.beside.values())]
+        self._driving = loop.create_task(driven(worlds, Steady(self.clock)), name="world")
         if not self._apart:
             try:
                 self.start()
@@ -107,7 +110,7 @@ class Scenario(Expectations):
                 self.kill()
             self._driving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                self._runner.run(_joined(self._driving))
+                self._runner.run(joined(self._driving))
         finally:
             self._runner.__exit__(kind, error, trace)
             self._exit.close()
@@ -160,14 +163,18 @@ class Scenario(Expectations):
         if task.done():
             await task
         self._service = started.result()
-        for caches in self._service.caches.values():
-            if not (self.api_faults.down or self.api_faults.hang):
+        for name, caches in self._service.caches.items():
+            faults = self._api_of(name).faults
+            if not (faults.down or faults.hang):
                 await caches.synced()
+
+    def _api_of(self, cluster: str) -> Api:
+        return self.api if cluster == CLUSTER else self.beside[cluster].api
 
     async def _healer(self, started: asyncio.Future[Service]) -> None:
         adapters = Adapters(
             clock=self.clock,
-            transport=lambda _: SimTransport(self.api),
+            transport=lambda cluster: SimTransport(self._api_of(cluster.name)),
             journal=self._opened_journal,
             store=_memory_store(self.clock),
             providers={"simulated": self.provider},
@@ -185,7 +192,9 @@ class Scenario(Expectations):
 
     def _text(self) -> str:
         providers = "" if "\nproviders:" in f"\n{self.config}" else PROVIDERS
-        return BASE + providers + self.config
+        names = (CLUSTER, *self.beside)
+        clusters = ", ".join(f"{{name: {name}, in_cluster: true}}" for name in names)
+        return f"clusters: [{clusters}]\n{providers}{self.config}"
 
     @contextlib.asynccontextmanager
     async def _opened_journal(self) -> AsyncIterator[Journal]:
@@ -261,7 +270,7 @@ class Scenario(Expectations):
         **more: str,
     ) -> None:
         """Let Alertmanager send one alert, by its own clock. Labels as a mapping, as keywords, or both."""
-        its_now = _Steady(self.clock).now()
+        its_now = Steady(self.clock).now()
         sent = an_alert({**(labels or {}), **more}, status=status, starts_at=starts_at or its_now, ends_at=its_now)
         self.webhook({"alerts": [sent]})
 
@@ -341,24 +350,6 @@ def _seconds(duration: str | float) -> float:
     if isinstance(duration, str):
         return float(parse_duration(duration).total_seconds())
     return float(duration)
-
-
-class _Steady:
-    """The time of everybody else: a step of Healer's wall clock stops no kubelet, and no Alertmanager."""
-
-    def __init__(self, clock: LoopClock) -> None:
-        self._clock = clock
-
-    def now(self) -> datetime:
-        return self._clock.now() - timedelta(seconds=self._clock.wall_offset_seconds)
-
-    def monotonic(self) -> float:
-        return self._clock.monotonic()
-
-
-async def _joined(task: asyncio.Task[Any]) -> None:
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
 
 
 def _memory_store(clock: LoopClock) -> Callable[[], Any]:

@@ -37,7 +37,7 @@ def test_everything_that_can_be_called_is_described_and_exists() -> None:
     text = DOCUMENT.read_text("utf-8")
     called = set(re.findall(r"\bs\.(\w+)", text))
     given = {name for name, _ in inspect.getmembers(Scenario) if not name.startswith("_")}
-    attributes = {"api_faults", "journal", "messages", "world", "clock", "provider", "api", "config"}
+    attributes = {"api_faults", "journal", "messages", "world", "clock", "provider", "api", "config", "beside"}
     assert called <= given | attributes
     undescribed = {"prepared", "service", "now", "decisions", "of_kind", "incidents"}
     assert given - undescribed <= called

@@ -329,6 +329,14 @@ def test_limits_of_what_is_in_our_hands(
     assert words in decision.detail
 
 
+def test_a_limit_over_all_clusters_counts_the_nodes_of_the_others() -> None:
+    state, other = a_cluster(*nodes(12, bad=1)), a_cluster(*nodes(3))
+    elsewhere = dataclasses.replace(ours(other, other.nodes["n2"].ref), cluster="us1")
+    for most, reason in ((1, Reason.IN_FLIGHT_LIMIT), (2, Reason.OK), (None, Reason.OK)):
+        fleet = Fleet(settings=SafetySettings(max_in_flight_all_clusters=most), disruptions=(elsewhere,))
+        assert answer(ask(state, state.nodes["n0"].ref), fleet).reason is reason
+
+
 def test_pods_and_nodes_have_limits_of_their_own() -> None:
     state = a_cluster(*nodes(12, bad=1), a_pod("web", on="n5"))
     fleet = Fleet(disruptions=(ours(state, state.nodes["n0"].ref),))
