@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from benchmarks import common
-from healer.app import Adapters, assembled, prepare
+from healer.app import Adapters, assembled, pauses, prepare
 from healer.cli import logs
 from healer.model import events as ev
 
@@ -68,9 +68,9 @@ async def serve(config: Path, notes: Notes) -> None:
 
 
 def main() -> None:
-    sys.setswitchinterval(0.0005)
     notes = Notes()
-    asyncio.run(serve(Path(sys.argv[1]), notes))
+    with pauses.steady():
+        asyncio.run(serve(Path(sys.argv[1]), notes))
     Path(sys.argv[2]).write_text(json.dumps(notes.decided()), encoding="utf-8")
 
 

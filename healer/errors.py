@@ -70,6 +70,14 @@ class JournalInUse(JournalError):
     """Another process holds this journal."""
 
 
+class Deposed(JournalError):
+    """A leader's write that came too late: another replica leads by now. Nothing was written."""
+
+
+class JournalRewound(HealerError):
+    """The journal does not hold any more what it has acknowledged. Only a new start can know what is true."""
+
+
 class ActionError(HealerError):
     """A step on the cluster did not work."""
 

@@ -14,7 +14,7 @@ from healer.cli import logs
 from healer.cli.shared import config_option, running
 
 if TYPE_CHECKING:
-    from healer.app import Service
+    from healer.app import Adapters, Prepared, Service
 
 WATCH_SECONDS = 2.0
 
@@ -27,7 +27,7 @@ def run(config: Path) -> None:
 
 
 async def _run(path: Path) -> None:
-    from healer.app import Adapters, assembled, prepare  # noqa: PLC0415 — heavy
+    from healer.app import Adapters, pauses, prepare  # noqa: PLC0415 — heavy
     from healer.notify.terminal import TerminalNotifier, TerminalSettings  # noqa: PLC0415 — heavy
 
     prepared = prepare(path)
@@ -39,12 +39,21 @@ async def _run(path: Path) -> None:
         loop.add_signal_handler(number, stop.set)
     # Who has nobody told reads it here.
     printing = () if prepared.config.notify else (TerminalNotifier(TerminalSettings()),)
-    async with assembled(prepared, Adapters(notifiers=printing)) as service, asyncio.TaskGroup() as group:
+    with pauses.steady():
+        await _serve(prepared, Adapters(notifiers=printing), stop)
+
+
+async def _serve(prepared: Prepared, adapters: Adapters, stop: asyncio.Event) -> None:
+    from healer.app import assembled, pauses  # noqa: PLC0415 — heavy
+
+    loop = asyncio.get_running_loop()
+    async with assembled(prepared, adapters) as service, asyncio.TaskGroup() as group:
         reload = asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, reload.set)
         watching = [
             group.create_task(_reload_when(reload, service), name="reload"),
             group.create_task(_watch(lambda: service.files, reload.set), name="watch files"),
+            group.create_task(pauses.collect_when_quiet(lambda: service.recorder.memory.seq), name="pauses"),
         ]
         click.echo(f"healer is working; it listens on {prepared.config.web.listen}", err=True)
         try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -25,19 +24,6 @@ T = TypeVar("T")
 
 BUSY_SECONDS: Final = 5.0
 """How long SQLite waits for another connection's lock; readers hold none that matter for longer than a page."""
-
-
-def path_of(url_or_path: str | os.PathLike[str]) -> Path:
-    """The file of a journal given as a path or as `sqlite+aiosqlite:///path`."""
-    text = os.fspath(url_or_path)
-    if "://" not in text:
-        return Path(text)
-    url = sa.make_url(text)
-    if url.drivername not in ("sqlite", "sqlite+aiosqlite") or not url.database or url.database == ":memory:":
-        raise JournalError(
-            f"opening journal {url.render_as_string()!r}: this version keeps it in SQLite; set journal.path to a file"
-        )
-    return Path(url.database)
 
 
 def writing_engine(path: Path) -> sa.Engine:

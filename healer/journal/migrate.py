@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import sqlalchemy as sa
 
 from healer import __version__
 from healer.errors import JournalError
 from healer.journal import schema
 from healer.journal.schema import HEAD
+
+ONE_AT_A_TIME: Final = 0x6865616C6572
+"""The advisory lock under which tables are made: "healer" as a number."""
 
 
 def version(connection: sa.Connection) -> str:
@@ -35,13 +40,17 @@ def check_readable(found: str) -> None:
 def upgrade(engine: sa.Engine) -> None:
     """All in one transaction: a process killed in the middle leaves the journal as it was."""
     with engine.begin() as connection:
+        if connection.dialect.name == "postgresql":
+            # Replicas start together; one of them makes the tables, the others wait for it.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ONE_AT_A_TIME)))
         found = version(connection)
         if found == HEAD:
             return
         if found > HEAD:
             check_readable(found)
-        # Python's driver begins no transaction before CREATE TABLE by itself.
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
+        if connection.dialect.name == "sqlite":
+            # Python's driver begins no transaction before CREATE TABLE by itself.
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
         if found:
             _migrate(connection)
         else:

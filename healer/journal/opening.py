@@ -7,23 +7,29 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import TypeVar
+
+import sqlalchemy as sa
 
 from healer import telemetry
 from healer.clock import Clock, external_work
 from healer.errors import JournalError
-from healer.journal import migrate
-from healer.journal.engine import on_connection, path_of, reading_engine, translated, writing_engine
+from healer.journal import migrate, postgres
+from healer.journal.engine import on_connection, reading_engine, translated, writing_engine
 from healer.journal.lock import only_writer
 from healer.journal.reading import JournalReader
+from healer.journal.sharing import SharedWriter
 from healer.journal.writing import Writer
 from healer.model.events import AnyEvent, Recorded
 
+W = TypeVar("W", bound=Writer)
+
 
 class SqlJournal(JournalReader):
-    """The journal of the process that decides. Implements `ports.Journal`."""
+    """The journal of a process that writes. Implements `ports.Journal`."""
 
-    def __init__(self, writer: Writer, path: Path) -> None:
-        super().__init__(reading_engine(path))
+    def __init__(self, writer: Writer, reading: sa.Engine) -> None:
+        super().__init__(reading)
         self._writer = writer
 
     async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
@@ -35,45 +41,95 @@ class SqlJournal(JournalReader):
         await self._writer.stop()
 
 
-@contextlib.asynccontextmanager
-async def open_journal(url_or_path: str | os.PathLike[str], *, clock: Clock) -> AsyncIterator[SqlJournal]:
-    """The journal at `url_or_path`, made or brought up to date if need be, for this process alone.
+class PostgresJournal(SqlJournal):
+    """A journal that several processes write to. Implements `ports.SharedJournal` too."""
 
-    JournalInUse names the process that has it; JournalError says what else is wrong with it.
+    def __init__(self, writer: SharedWriter, reading: sa.Engine) -> None:
+        super().__init__(writer, reading)
+        self._shared = writer
+
+    async def append(self, events: Sequence[AnyEvent], *, term: int = 0) -> Sequence[Recorded]:
+        return await self._shared.append(events, term)
+
+    async def lead(self, term: int) -> None:
+        await self._shared.lead(term)
+
+    async def term(self) -> int:
+        return await self.newest_term()
+
+
+@contextlib.asynccontextmanager
+async def open_journal(where: str | os.PathLike[str], *, clock: Clock) -> AsyncIterator[SqlJournal]:
+    """The journal at `where`, made or brought up to date if need be.
+
+    A file is for this process alone: JournalInUse names the one that has it. A URL of PostgreSQL gives a
+    PostgresJournal, which others may have open too. JournalError says what else is wrong with it.
     """
-    path = path_of(url_or_path)
+    text = os.fspath(where)
+    if postgres.is_postgres(text):
+        async with _on_postgres(text) as journal:
+            yield journal
+        return
+    path = _path(text)
     _make(path)
     with only_writer(path, clock.now()):
-        engine = writing_engine(path)
-        try:
-            with translated(f"opening journal {str(path)!r}"), external_work():
-                await asyncio.to_thread(migrate.upgrade, engine)
-            telemetry.JOURNAL_WRITABLE.set(1)
-            async with _running(Writer(engine)) as writer:
-                yield SqlJournal(writer, path)
-        finally:
-            engine.dispose()
+        async with _opened(writing_engine(path), f"journal {str(path)!r}") as engine:
+            async with _reading(reading_engine(path)) as reading, _running(Writer(engine)) as writer:
+                yield SqlJournal(writer, reading)
 
 
 @contextlib.asynccontextmanager
-async def read_journal(url_or_path: str | os.PathLike[str]) -> AsyncIterator[JournalReader]:
-    """The journal at `url_or_path`, to read only, beside the process that writes to it or without one."""
-    path = path_of(url_or_path)
-    if not path.is_file():
-        raise JournalError(
-            f"reading journal {str(path)!r}: there is no such file; see journal.path of the configuration"
-        )
-    engine = reading_engine(path)
-    try:
-        with translated(f"reading journal {str(path)!r}"), external_work():
+async def open_shared_journal(url: str) -> AsyncIterator[PostgresJournal]:
+    """The journal at a URL of PostgreSQL, made or brought up to date if need be; others may have it open too."""
+    async with _on_postgres(url) as journal:
+        yield journal
+
+
+@contextlib.asynccontextmanager
+async def read_journal(where: str | os.PathLike[str]) -> AsyncIterator[JournalReader]:
+    """The journal at `where`, to read only, beside the process that writes to it or without one."""
+    text = os.fspath(where)
+    if postgres.is_postgres(text):
+        engine, name = postgres.reading_engine(text), postgres.shown(text)
+    else:
+        path = _path(text)
+        engine, name = reading_engine(path), repr(str(path))
+        if not path.is_file():
+            raise JournalError(
+                f"reading journal {str(path)!r}: there is no such file; see journal.path of the configuration"
+            )
+    async with _reading(engine):
+        with translated(f"reading journal {name}"), external_work():
             migrate.check_readable(await on_connection(engine, migrate.version))
         yield JournalReader(engine)
+
+
+@contextlib.asynccontextmanager
+async def _on_postgres(url: str) -> AsyncIterator[PostgresJournal]:
+    async with _opened(postgres.writing_engine(url), f"journal in {postgres.shown(url)}") as engine:
+        async with _reading(postgres.reading_engine(url)) as reading, _running(SharedWriter(engine)) as writer:
+            yield PostgresJournal(writer, reading)
+
+
+@contextlib.asynccontextmanager
+async def _opened(engine: sa.Engine, name: str) -> AsyncIterator[sa.Engine]:
+    async with _reading(engine):
+        with translated(f"opening {name}"), external_work():
+            await asyncio.to_thread(migrate.upgrade, engine)
+        telemetry.JOURNAL_WRITABLE.set(1)
+        yield engine
+
+
+@contextlib.asynccontextmanager
+async def _reading(engine: sa.Engine) -> AsyncIterator[sa.Engine]:
+    try:
+        yield engine
     finally:
         engine.dispose()
 
 
 @contextlib.asynccontextmanager
-async def _running(writer: Writer) -> AsyncIterator[Writer]:
+async def _running(writer: W) -> AsyncIterator[W]:
     """Keep `writer` at work. What the caller raises passes through as it is, after everything that waits was written."""
     raised: BaseException | None = None
     async with asyncio.TaskGroup() as group:
@@ -85,6 +141,13 @@ async def _running(writer: Writer) -> AsyncIterator[Writer]:
         await writer.stop()
     if raised is not None:
         raise raised
+
+
+def _path(text: str) -> Path:
+    if "://" in text:
+        scheme = text.partition("://")[0]
+        raise JournalError(f"opening a journal at {scheme}://…: give a file, or a URL postgresql://…")
+    return Path(text)
 
 
 def _make(path: Path) -> None:

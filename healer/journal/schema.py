@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from healer.journal.chain import GENESIS
 
-HEAD: Final = "0001"
+HEAD: Final = "0002"
 """The newest migration. Kept here so that a journal that is new, or up to date, opens without importing alembic."""
 
 metadata: Final = sa.MetaData()
@@ -37,7 +37,16 @@ NEWEST: Final = sa.Table(
     sa.Column("digest", sa.Text(), nullable=False),
     sa.CheckConstraint("id = 1", name="newest_is_one_row"),
 )
-"""One row, moved in every transaction: shows events cut off the end, and fences a second writer on PostgreSQL."""
+"""One row, moved in every transaction: shows events cut off the end, and brings several writers into one line."""
+
+LEADER: Final = sa.Table(
+    "leader",
+    metadata,
+    sa.Column("id", sa.Integer(), primary_key=True, autoincrement=False),
+    sa.Column("term", sa.BigInteger(), nullable=False),
+    sa.CheckConstraint("id = 1", name="leader_is_one_row"),
+)
+"""One row: the newest fencing token. Of use only where several replicas write."""
 
 VERSION: Final = sa.Table(
     "alembic_version",
@@ -47,18 +56,31 @@ VERSION: Final = sa.Table(
 )
 """Where alembic keeps the newest migration; not among the tables that it compares."""
 
-for _verb in ("UPDATE", "DELETE"):
-    # Against slips of the hand in a database shell; the chain of digests is what shows deeds done on purpose.
-    _refuse = sa.DDL(  # type: ignore[no-untyped-call]
-        f"CREATE TRIGGER events_no_{_verb.lower()} BEFORE {_verb} ON events "
+_REFUSE: Final = {
+    "sqlite": [
+        f"CREATE TRIGGER events_no_{verb.lower()} BEFORE {verb} ON events "
         "BEGIN SELECT RAISE(ABORT, 'the journal is append-only'); END"
-    )
-    sa.event.listen(EVENTS, "after_create", _refuse.execute_if(dialect="sqlite"))
+        for verb in ("UPDATE", "DELETE")
+    ],
+    "postgresql": [
+        "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$",
+        "CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
+        "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()",
+    ],
+}
+"""Against slips of the hand in a database shell; the chain of digests is what shows deeds done on purpose."""
+
+for _dialect, _statements in _REFUSE.items():
+    for _statement in _statements:
+        _refuse = sa.DDL(_statement)  # type: ignore[no-untyped-call]
+        sa.event.listen(EVENTS, "after_create", _refuse.execute_if(dialect=_dialect))
 
 
 def create(connection: sa.Connection) -> None:
     """Everything that a new journal has, as at HEAD."""
     metadata.create_all(connection)
     connection.execute(sa.insert(NEWEST).values(id=1, seq=0, digest=GENESIS))
+    connection.execute(sa.insert(LEADER).values(id=1, term=0))
     VERSION.create(connection)
     connection.execute(sa.insert(VERSION).values(version_num=HEAD))

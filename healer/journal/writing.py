@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from healer import telemetry
 from healer.clock import external_work
-from healer.errors import JournalError
+from healer.errors import Deposed, JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row
 from healer.journal.engine import translated
@@ -34,7 +34,10 @@ QUEUED_APPENDS: Final = 1000
 BATCH_EVENTS: Final = 1000
 """No further append joins a transaction of so many events: about 10 ms of work."""
 
-_INSERT: Final = sa.insert(EVENTS)
+Pair = tuple[AnyEvent, bytes]
+"""An event and its canonical JSON."""
+
+INSERT: Final = sa.insert(EVENTS)
 _MOVE: Final = (
     sa.update(NEWEST)
     .where(NEWEST.c.seq == sa.bindparam("old"))
@@ -47,6 +50,7 @@ class _Append:
     events: Sequence[AnyEvent]
     data: list[bytes]
     done: asyncio.Future[Sequence[Recorded]]
+    term: int
 
 
 class Writer:
@@ -61,13 +65,13 @@ class Writer:
         self._ended = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
 
-    async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
-        """As `ports.Journal.append`."""
+    async def append(self, events: Sequence[AnyEvent], term: int = 0) -> Sequence[Recorded]:
+        """As `ports.Journal.append`; with `term` as `ports.SharedJournal.append`."""
         if not events:
             return ()
         if self._stopping:
             raise JournalError(f"writing {len(events)} events: the journal is closed")
-        entry = _Append(tuple(events), chain.encoded(events), asyncio.get_running_loop().create_future())
+        entry = _Append(tuple(events), chain.encoded(events), asyncio.get_running_loop().create_future(), term)
         await self._queue.put(entry)
         if self._ended.is_set():
             raise JournalError(f"writing {len(events)} events: the journal was closed meanwhile")
@@ -107,22 +111,28 @@ class Writer:
         return found
 
     async def _write(self, batch: list[_Append]) -> None:
+        """What belongs to the leader has a transaction of its own: when it leads no more, the rest goes on."""
         wanted = [entry for entry in batch if not entry.done.done()]
-        if not wanted:
-            return
         try:
-            rows = await self._record([pair for entry in wanted for pair in zip(entry.events, entry.data, strict=True)])
-        except JournalError as error:
-            telemetry.JOURNAL_WRITABLE.set(0)
-            telemetry.JOURNAL_FAILURES.inc()
-            for entry in wanted:
-                if not entry.done.done():
-                    entry.done.set_exception(_copy(error))
-            return
+            for term in {entry.term: None for entry in wanted}:
+                await self._write_together([entry for entry in wanted if entry.term == term], term)
         except BaseException:
             for entry in wanted:
                 entry.done.cancel()
             raise
+
+    async def _write_together(self, wanted: list[_Append], term: int) -> None:
+        pairs = [pair for entry in wanted for pair in zip(entry.events, entry.data, strict=True)]
+        try:
+            rows = await self._record(pairs, term)
+        except JournalError as error:
+            if not isinstance(error, Deposed):
+                telemetry.JOURNAL_WRITABLE.set(0)
+                telemetry.JOURNAL_FAILURES.inc()
+            for entry in wanted:
+                if not entry.done.done():
+                    entry.done.set_exception(_copy(error))
+            return
         telemetry.JOURNAL_WRITABLE.set(1)
         for kind, count in collections.Counter(row.kind for row in rows).items():
             telemetry.JOURNAL_EVENTS.labels(kind).inc(count)
@@ -135,7 +145,7 @@ class Writer:
             if not entry.done.done():
                 entry.done.set_result(recorded)
 
-    async def _record(self, events: Sequence[tuple[AnyEvent, bytes]]) -> list[Row]:
+    async def _record(self, events: Sequence[Pair], term: int) -> list[Row]:  # noqa: ARG002 — for the shared one
         """All of `events` in one transaction, or JournalError and none."""
         with translated(f"writing {len(events)} events to the journal"), external_work():
             rows: list[Row] = []
@@ -159,7 +169,7 @@ class Writer:
         connection = self._connected()
         end = rows[-1].head
         with connection.begin():
-            connection.execute(_INSERT, [row.columns for row in rows])
+            connection.execute(INSERT, [row.columns for row in rows])
             moved = connection.execute(_MOVE, {"old": start.seq, "new": end.seq, "with_digest": end.digest})
             if moved.rowcount != 1:
                 raise JournalError(
@@ -201,6 +211,6 @@ class Writer:
 
 def _copy(error: JournalError) -> JournalError:
     """Each caller raises an exception of its own: one raised in many tasks would grow their tracebacks together."""
-    copy = JournalError(str(error))
+    copy = type(error)(str(error))
     copy.__cause__ = error.__cause__ or error
     return copy

@@ -16,7 +16,20 @@ from healer.kube import objects, pods, wire
 from healer.kube.client import KubeClient
 from healer.kube.objects import Warned
 from healer.kube.signals import Signal
-from healer.kube.tables import Attachments, Beat, Change, Nodes, Pods, Table, Value, Warnings
+from healer.kube.tables import (
+    Attachments,
+    Beat,
+    Change,
+    Index,
+    Nodes,
+    Pods,
+    Table,
+    Value,
+    Warnings,
+    WorkloadKey,
+    Workloads,
+    controller,
+)
 from healer.kube.watching import Handler, Reflector
 from healer.model.cluster import Autoscaler, Budget, ClusterState, Freshness, Workload
 from healer.model.targets import ObjectRef
@@ -44,7 +57,8 @@ class ClusterCaches:
         self._reflectors: dict[str, Reflector[Any, Any]] = {}
         self._nodes = Nodes(self._tell, clock)
         self._pods = Pods(self._tell)
-        self._workloads: dict[tuple[str, str, str], Workload] = {}
+        self._workloads: dict[WorkloadKey, Workload] = {}
+        self._parts: Index[WorkloadKey, WorkloadKey, Workload] = Index(controller)
         self._budgets: Table[tuple[str, str], Budget] = Table(_named, self._tell)
         self._autoscalers: Table[tuple[str, str], Autoscaler] = Table(_named, self._tell)
         self._attachments = Attachments(self._signal.give)
@@ -57,7 +71,9 @@ class ClusterCaches:
             MappingProxyType(self._budgets.rows),
             MappingProxyType(self._autoscalers.rows),
             MappingProxyType(self._attachments.rows),
-            MappingProxyType(self._pods.by_node),
+            MappingProxyType(self._pods.by_node.rows),
+            MappingProxyType(self._pods.by_owner.rows),
+            MappingProxyType(self._parts.rows),
             MappingProxyType(self._nodes.heartbeats),
         )
 
@@ -73,10 +89,7 @@ class ClusterCaches:
 
     def state(self) -> ClusterState:
         """The cluster now: a view that goes on changing with the next await."""
-        nodes, pods_, workloads, budgets, autoscalers, attachments, by_node, heartbeats = self._views
-        return ClusterState(
-            self._name, self.freshness, nodes, pods_, workloads, budgets, autoscalers, attachments, by_node, heartbeats
-        )
+        return ClusterState(self._name, self.freshness, *self._views)
 
     @property
     def freshness(self) -> Freshness:
@@ -158,9 +171,7 @@ class ClusterCaches:
         )
 
     def _follow_workload(self, kind: str) -> None:
-        table: Table[tuple[str, str, str], Workload] = Table(
-            lambda found: (found.ref.kind, found.ref.namespace, found.ref.name), self._tell, self._workloads
-        )
+        table = Workloads(self._tell, self._workloads, self._parts)
         self._follow(kind, wire.Workload, lambda found: objects.workload(found, self._name, kind), table)
 
     def _follow(

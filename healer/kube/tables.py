@@ -19,7 +19,9 @@ Change = Callable[[Value | None, Value | None], None]
 
 V = TypeVar("V", Node, Pod, Workload, Budget, Autoscaler)
 K = TypeVar("K", bound=Hashable)
+I = TypeVar("I", bound=Hashable)  # noqa: E741 — as in "index"
 PodKey = tuple[str, str]
+WorkloadKey = tuple[str, str, str]
 
 _OBJECTS_WITH_WARNINGS: Final = 2000
 _WARNINGS_EACH: Final = 5
@@ -80,25 +82,61 @@ class Table(Generic[K, V]):
             self._changed(old, None)
 
 
+class Index(Generic[I, K, V]):
+    """Objects by something that several of them share. What shares nothing (None) is not in it."""
+
+    def __init__(self, of: Callable[[V], I | None]) -> None:
+        self.rows: dict[I, dict[K, V]] = {}
+        self._of: Callable[[V], I | None] = of
+
+    def store(self, key: K, old: V | None, new: V | None) -> None:
+        before = None if old is None else self._of(old)
+        after = None if new is None else self._of(new)
+        if before is not None and before != after:
+            there = self.rows[before]
+            del there[key]
+            if not there:
+                del self.rows[before]
+        if after is not None and new is not None:
+            self.rows.setdefault(after, {})[key] = new
+
+
 class Pods(Table[PodKey, Pod]):
-    """Pods, and which of them are on which node."""
+    """Pods, which of them are on which node, and which belong to which controller."""
 
     def __init__(self, changed: Change) -> None:
         super().__init__(lambda pod: (pod.ref.namespace, pod.ref.name), changed)
-        self.by_node: dict[str, dict[PodKey, Pod]] = {}
+        self.by_node: Index[str, PodKey, Pod] = Index(lambda pod: pod.node_name or None)
+        self.by_owner: Index[WorkloadKey, PodKey, Pod] = Index(controller)
 
     def same(self, old: Pod, new: Pod) -> bool:
         return old.resource_version == new.resource_version if new.resource_version else old == new
 
     def store(self, key: PodKey, old: Pod | None, new: Pod | None) -> None:
         super().store(key, old, new)
-        if old is not None and old.node_name and (new is None or new.node_name != old.node_name):
-            there = self.by_node[old.node_name]
-            del there[key]
-            if not there:
-                del self.by_node[old.node_name]
-        if new is not None and new.node_name:
-            self.by_node.setdefault(new.node_name, {})[key] = new
+        self.by_node.store(key, old, new)
+        self.by_owner.store(key, old, new)
+
+
+class Workloads(Table[WorkloadKey, Workload]):
+    """Workloads of one kind. `rows` and `by_owner` are shared by all kinds."""
+
+    def __init__(
+        self,
+        changed: Change,
+        rows: dict[WorkloadKey, Workload],
+        by_owner: Index[WorkloadKey, WorkloadKey, Workload],
+    ) -> None:
+        super().__init__(lambda found: (found.ref.kind, found.ref.namespace, found.ref.name), changed, rows)
+        self._by_owner = by_owner
+
+    def store(self, key: WorkloadKey, old: Workload | None, new: Workload | None) -> None:
+        super().store(key, old, new)
+        self._by_owner.store(key, old, new)
+
+
+def controller(found: Pod | Workload) -> WorkloadKey | None:
+    return found.owner.key_in(found.ref.namespace) if found.owner else None
 
 
 class Beat(NamedTuple):

@@ -15,6 +15,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from healer import telemetry
+from healer.cluster import census
+from healer.cluster.census import Census
 from healer.errors import JournalError
 from healer.loop import understand
 from healer.loop.act import Carrier
@@ -23,14 +25,14 @@ from healer.loop.context import Gate
 from healer.loop.decide import Outcome, decide
 from healer.loop.intake import Intake
 from healer.loop.outages import Outages
-from healer.loop.planning import recipe
+from healer.loop.planning import disruptions, recipe
 from healer.loop.recorder import Recorder
 from healer.loop.records import Incident, Operation
 from healer.loop.situation import Situation
 from healer.loop.verify import Query, Verifier
 from healer.model import events as ev
 from healer.model.cluster import ClusterState
-from healer.model.decisions import Reason, Verdict
+from healer.model.decisions import Moment, Reason, Verdict
 from healer.model.incidents import IncidentState
 from healer.model.plans import Plan, Remedy
 
@@ -104,7 +106,13 @@ class Engine:
 
     def look(self) -> None:
         """Take note of what is out now. To be called every few seconds."""
-        self._outages.look(self._states(), self.book().safety, self.recorder.clock.monotonic())
+        self._look(self._states(), self.recorder.moment())
+
+    def _look(self, states: Mapping[str, ClusterState], moment: Moment) -> dict[str, Census]:
+        safety = self.book().safety
+        censuses = {name: census.take(state, moment.monotonic, safety.thresholds) for name, state in states.items()}
+        self._outages.look(censuses, safety.zone_outage_percent, moment.monotonic)
+        return censuses
 
     def stop(self) -> None:
         """Start no operation any more; those under way hold before their next call and go on after a restart."""
@@ -211,12 +219,14 @@ class Engine:
         if self._stopping:
             return
         moment = self.recorder.moment()
-        self.look()
+        states = self._states()
         now = Situation(
             memory=self.memory,
             book=self.book(),
-            states=self._states(),
+            states=states,
             moment=moment,
+            censuses=self._look(states, moment),
+            disruptions=disruptions(self.memory),
             since=self.recorder.started_at,
             storming=frozenset(name for name in self.clusters if self.intake.storming(name)),
             outages=self._outages.last,

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from healer.cluster import domains
-from healer.model.cluster import ClusterState
-from healer.safety.sight import thresholds
-from healer.safety.state import VIEW, SafetySettings
+from healer.cluster.census import Census
+from healer.safety.state import VIEW
 
 
 class Outages:
@@ -17,12 +15,11 @@ class Outages:
         self.last: dict[tuple[str, str], float] = {}
         """(cluster, zone, or VIEW for our view of it all) → monotonic time at which it was last seen to be out."""
 
-    def look(self, states: Mapping[str, ClusterState], settings: SafetySettings, now: float) -> None:
-        limits = thresholds(settings)
-        for state in states.values():
-            if domains.vantage(state, now, limits):
-                self.last[state.name, VIEW] = now
-            for name in {node.zone for node in state.nodes.values()} - {""}:
-                zone = domains.zone_of(state, name, now, limits.silent_after_seconds)
-                if zone.is_out(limits.zone_outage_percent):
-                    self.last[state.name, name] = now
+    def look(self, censuses: Mapping[str, Census], zone_outage_percent: float, now: float) -> None:
+        """Take note of what is out now, by the counts of each cluster."""
+        for cluster, census in censuses.items():
+            if census.vantage:
+                self.last[cluster, VIEW] = now
+            for name, zone in census.zones.items():
+                if name and zone.is_out(zone_outage_percent):
+                    self.last[cluster, name] = now

@@ -11,7 +11,7 @@ import msgspec
 
 from healer.loop.book import Book
 from healer.loop.choosing import Choice
-from healer.loop.memory import flapping
+from healer.loop.memory import Memory, flapping
 from healer.loop.records import Incident, Operation
 from healer.loop.situation import Situation
 from healer.loop.views import FLAP_OVER, FLAP_TIMES
@@ -142,15 +142,11 @@ def failure_domain(target: ObjectRef, state: ClusterState) -> tuple[str, str]:
     return (node.zone, node.pool) if node else ("", "")
 
 
-def fleet_of(now: Situation, incident: Incident | None = None) -> Fleet:
+def fleet_of(now: Situation, incident: Incident) -> Fleet:
     """What the guards may know: everything under way or done of late, and the rules of the house."""
     return Fleet(
         paused=now.memory.paused,
-        disruptions=tuple(
-            _disruption(operation)
-            for operation in now.memory.operations.values()
-            if incident is None or operation.incident != incident.id or operation.settled
-        ),
+        disruptions=tuple(d for d in now.disruptions if d.incident != incident.id or not d.in_flight),
         self_cluster=now.book.self_cluster,
         self_node=now.book.self_node,
         self_namespace=now.book.self_namespace,
@@ -159,11 +155,18 @@ def fleet_of(now: Situation, incident: Incident | None = None) -> Fleet:
         windows=now.book.windows(now.moment.wall),
         states=now.states,
         outages=now.outages,
+        censuses=now.censuses,
     )
+
+
+def disruptions(memory: Memory) -> tuple[Disruption, ...]:
+    """Everything that is under way or was done, as the guards want to know it."""
+    return tuple(map(_disruption, memory.operations.values()))
 
 
 def _disruption(operation: Operation) -> Disruption:
     return Disruption(
+        incident=operation.incident,
         operation=operation.id,
         remedy=operation.remedy,
         target=operation.plan.target,

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from datetime import datetime
 
+from healer.cluster.census import Census
 from healer.loop.book import Book
 from healer.loop.memory import Memory
 from healer.model.cluster import ClusterState
 from healer.model.decisions import Moment
+from healer.safety.state import Disruption
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,4 +26,6 @@ class Situation:
     """When this process began to listen."""
     storming: frozenset[str] = frozenset()
     outages: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
-    """As in `safety.state.Fleet`."""
+    censuses: Mapping[str, Census] = dataclasses.field(default_factory=dict)
+    disruptions: tuple[Disruption, ...] = ()
+    """These three as in `safety.state.Fleet`."""

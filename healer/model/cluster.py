@@ -127,6 +127,10 @@ class Owner:
     name: str
     uid: str
 
+    def key_in(self, namespace: str) -> tuple[str, str, str]:
+        """As `ClusterState.workloads` is keyed; an owner is in the namespace of what it owns."""
+        return self.kind, namespace, self.name
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
@@ -287,6 +291,13 @@ class ClusterState:
     attachments: Mapping[str, str]
     """Volume attachments: name → node name."""
     pods_by_node: Mapping[str, Mapping[tuple[str, str], Pod]]
+    pods_by_owner: Mapping[tuple[str, str, str], Mapping[tuple[str, str], Pod]] = dataclasses.field(
+        default_factory=dict
+    )
+    """By (kind, namespace, name) of their direct controller."""
+    workloads_by_owner: Mapping[tuple[str, str, str], Mapping[tuple[str, str, str], Workload]] = dataclasses.field(
+        default_factory=dict
+    )
     heartbeats: Mapping[str, float] = dataclasses.field(default_factory=dict)
     """Node name → monotonic time at which our own clock last saw the node's lease, or the heartbeat in its Ready condition, change.
 
@@ -312,9 +323,13 @@ class ClusterState:
 
     def pods_of(self, workload: ObjectRef) -> Iterator[Pod]:
         """The pods whose topmost controller is `workload`."""
-        for (namespace, _), pod in self.pods.items():
-            if namespace == workload.namespace and self.owner_of(pod.ref).key == workload.key:
-                yield pod
+        if self.owner_of(workload).key == workload.key:
+            yield from self._pods_below((workload.kind, workload.namespace, workload.name))
+
+    def _pods_below(self, key: tuple[str, str, str]) -> Iterator[Pod]:
+        yield from self.pods_by_owner.get(key, {}).values()
+        for part in self.workloads_by_owner.get(key, {}):
+            yield from self._pods_below(part)
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         return tuple(budget for budget in self.budgets.values() if budget.selects(pod))

@@ -7,10 +7,8 @@ For 20 % that is 1 of 1 (only where the remedy allows the last node), 1 of 2, 1 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 
 from healer.cluster import domains, health
-from healer.model.cluster import Node
 from healer.model.decisions import GO, Decision, Moment, Reason, refuse
 from healer.model.plans import Share
 from healer.model.targets import Level
@@ -37,35 +35,26 @@ class Count:
         return self.bad | self.ours
 
 
-def count(
-    request: Request, fleet: Fleet, now: Moment, scope: str, belongs: Callable[[Node], bool], pool: str | None
-) -> Count:
-    """Count a scope as it would be once the request is under way. A node of ours that is gone still counts: it is missing."""
-    settings = fleet.settings
-    members = {node.name: node for node in request.cluster.nodes.values() if belongs(node)}
-    ours = {
-        d.target.name
-        for d in fleet.in_flight(request.cluster.name)
-        if d.target.level is Level.NODE and (pool is None or d.pool == pool)
-    }
-    if request.is_node:
-        ours.add(request.target.name)
-    bad = {
-        node.name
-        for node in members.values()
-        if domains.is_bad(request.cluster, node, now.monotonic, settings.silent_after_seconds)
-    }
-    return Count(scope=scope, total=frozenset(members) | ours, bad=frozenset(bad), ours=frozenset(ours))
-
-
 def counts(request: Request, fleet: Fleet, now: Moment) -> tuple[Count, ...]:
-    """The scopes that matter to a request: for a node its pool and its cluster, else the cluster."""
-    cluster = count(request, fleet, now, f"cluster {request.cluster.name}", lambda _: True, None)
+    """The scopes that matter to a request: for a node its pool and its cluster, else the cluster.
+
+    Counted as it would be once the request is under way. A node of ours that is gone still counts: it is missing.
+    """
+    census = fleet.census(request.cluster, now)
+    ours = {d.target.name: d.pool for d in fleet.in_flight(request.cluster.name) if d.target.level is Level.NODE}
+    if request.is_node:
+        ours[request.target.name] = request.pool
+    cluster = _count(f"cluster {request.cluster.name}", census.nodes, census.bad, frozenset(ours))
     if not request.is_node:
         return (cluster,)
     pool = request.pool
     name = f"pool {pool}" if pool else "the nodes without a pool"
-    return (count(request, fleet, now, name, lambda node: node.pool == pool, pool), cluster)
+    in_pool = frozenset(node for node, its in ours.items() if its == pool)
+    return (_count(name, census.pools.get(pool, frozenset()), census.bad, in_pool), cluster)
+
+
+def _count(scope: str, members: frozenset[str], bad: frozenset[str], ours: frozenset[str]) -> Count:
+    return Count(scope=scope, total=members | ours, bad=members & bad, ours=ours)
 
 
 def fleet_breaker(request: Request, fleet: Fleet, now: Moment) -> Decision:

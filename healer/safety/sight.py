@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from healer.cluster import domains
+from healer.cluster.domains import Zone
 from healer.model.decisions import GO, Decision, Moment, Reason, refuse, wait
-from healer.safety.state import VIEW, Fleet, Request, SafetySettings
+from healer.safety.state import VIEW, Fleet, Request
 
 
 def pause_switch(_request: Request, fleet: Fleet, _now: Moment) -> Decision:
@@ -36,26 +37,16 @@ def freshness(request: Request, fleet: Fleet, _now: Moment) -> Decision:
     return GO
 
 
-def thresholds(settings: SafetySettings) -> domains.Thresholds:
-    return domains.Thresholds(
-        zone_outage_percent=settings.zone_outage_percent,
-        vantage_percent=settings.vantage_percent,
-        silent_after_seconds=settings.silent_after_seconds,
-        settle_seconds=settings.settle_seconds,
-    )
-
-
 def vantage(request: Request, fleet: Fleet, now: Moment) -> Decision:
     """When many nodes fall silent at once, our own view is the first suspect."""
-    limits = thresholds(fleet.settings)
-    if sentence := domains.vantage(request.cluster, now.monotonic, limits):
+    if sentence := fleet.census(request.cluster, now).vantage:
         return refuse(Reason.VANTAGE_FAULT, sentence)
     if just_over := _just_over(request, fleet, now, VIEW):
         return _until_quiet(Reason.VANTAGE_FAULT, "many nodes were silent at once", just_over, fleet)
     node = request.cluster.nodes.get(request.target.name) if request.is_node else None
     if node is None:
         return GO
-    diagnosis = domains.diagnose(request.cluster, node, now.monotonic, limits)
+    diagnosis = domains.diagnose(request.cluster, node, now.monotonic, fleet.settings.thresholds)
     if diagnosis.fault is domains.Fault.UNKNOWN:
         return wait(Reason.STALE_DATA, diagnosis.detail, seconds=diagnosis.again_seconds)
     return GO
@@ -66,7 +57,7 @@ def zone_outage(request: Request, fleet: Fleet, now: Moment) -> Decision:
     if not request.zone:
         return GO
     settings = fleet.settings
-    zone = domains.zone_of(request.cluster, request.zone, now.monotonic, settings.silent_after_seconds)
+    zone = fleet.census(request.cluster, now).zones.get(request.zone) or Zone(name=request.zone, bad=(), total=0)
     is_out = zone.is_out(settings.zone_outage_percent)
     just_over = _just_over(request, fleet, now, request.zone)
     ours = sum(1 for d in fleet.in_flight(request.cluster.name) if d.zone == request.zone)

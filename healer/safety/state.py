@@ -7,7 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
+from healer.cluster import census
+from healer.cluster.census import Census
+from healer.cluster.domains import Thresholds
 from healer.model.cluster import ClusterState
+from healer.model.decisions import Moment
 from healer.model.matchers import Matcher
 from healer.model.plans import Effect, Plan, Remedy, Share
 from healer.model.targets import Level, ObjectRef
@@ -31,6 +35,7 @@ class Disruption:
     target: ObjectRef
     owner: ObjectRef
     cluster: str
+    incident: str = ""
     zone: str = ""
     pool: str = ""
     attempt: int = 1
@@ -89,6 +94,16 @@ class SafetySettings:
     As long must an outage of a zone, or of our view, be over.
     """
 
+    @property
+    def thresholds(self) -> Thresholds:
+        """What of them is about failure domains."""
+        return Thresholds(
+            zone_outage_percent=self.zone_outage_percent,
+            vantage_percent=self.vantage_percent,
+            silent_after_seconds=self.silent_after_seconds,
+            settle_seconds=self.settle_seconds,
+        )
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
@@ -136,6 +151,12 @@ class Fleet:
     states: Mapping[str, ClusterState] = dataclasses.field(default_factory=dict)
     outages: Mapping[tuple[str, str], float] = dataclasses.field(default_factory=dict)
     """(cluster, zone or VIEW) → monotonic time at which it was last seen to be out."""
+    censuses: Mapping[str, Census] = dataclasses.field(default_factory=dict)
+    """The counts of this very moment, by cluster, where somebody has taken them already."""
+
+    def census(self, state: ClusterState, now: Moment) -> Census:
+        """The counts of a cluster."""
+        return self.censuses.get(state.name) or census.take(state, now.monotonic, self.settings.thresholds)
 
     def in_flight(self, cluster: str) -> tuple[Disruption, ...]:
         """What is under way in a cluster."""

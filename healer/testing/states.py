@@ -118,19 +118,29 @@ def a_cluster(
     """A state of exactly these objects."""
     nodes = {o.name: o for o in objects if isinstance(o, Node)}
     pods = {(o.ref.namespace, o.ref.name): o for o in objects if isinstance(o, Pod)}
+    workloads = {(o.ref.kind, o.ref.namespace, o.ref.name): o for o in objects if isinstance(o, Workload)}
     by_node: dict[str, dict[tuple[str, str], Pod]] = {}
+    pods_by_owner: dict[tuple[str, str, str], dict[tuple[str, str], Pod]] = {}
+    workloads_by_owner: dict[tuple[str, str, str], dict[tuple[str, str, str], Workload]] = {}
     for key, pod in pods.items():
         by_node.setdefault(pod.node_name, {})[key] = pod
+        if pod.owner:
+            pods_by_owner.setdefault(pod.owner.key_in(pod.ref.namespace), {})[key] = pod
+    for at, workload in workloads.items():
+        if workload.owner:
+            workloads_by_owner.setdefault(workload.owner.key_in(workload.ref.namespace), {})[at] = workload
     return ClusterState(
         name=name,
         freshness=freshness,
         nodes=nodes,
         pods=pods,
-        workloads={(o.ref.kind, o.ref.namespace, o.ref.name): o for o in objects if isinstance(o, Workload)},
+        workloads=workloads,
         budgets={(o.ref.namespace, o.ref.name): o for o in objects if isinstance(o, Budget)},
         autoscalers={(o.ref.namespace, o.ref.name): o for o in objects if isinstance(o, Autoscaler)},
         attachments=attachments or {},
         pods_by_node=by_node,
+        pods_by_owner=pods_by_owner,
+        workloads_by_owner=workloads_by_owner,
         heartbeats=heartbeats or {},
     )
 

@@ -1,9 +1,10 @@
+import dataclasses
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from healer.kube.objects import Warned
 from healer.kube.tables import Beat, Nodes, Pods, Table, Warnings
-from healer.model.cluster import Condition, Node, Pod, Workload
+from healer.model.cluster import Condition, Node, Owner, Pod, Workload
 from healer.model.targets import ObjectRef
 
 AT = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
@@ -59,13 +60,27 @@ def test_an_object_made_anew_is_one_that_went_and_one_that_came() -> None:
 def test_pods_are_found_by_their_node() -> None:
     pods = Pods(lambda _before, _after: None)
     pods.put(pod("a", node=""))
-    assert pods.by_node == {}
+    assert pods.by_node.rows == {}
     pods.put(pod("a", node="n1", version="2"))
     pods.put(pod("b", node="n2"))
-    assert {name: list(there) for name, there in pods.by_node.items()} == {"n1": [("shop", "a")], "n2": [("shop", "b")]}
+    assert {name: list(there) for name, there in pods.by_node.rows.items()} == {
+        "n1": [("shop", "a")],
+        "n2": [("shop", "b")],
+    }
     pods.remove(pod("a"))
     pods.replace([pod("b", uid="new", node="n3")])
-    assert {name: list(there) for name, there in pods.by_node.items()} == {"n3": [("shop", "b")]}
+    assert {name: list(there) for name, there in pods.by_node.rows.items()} == {"n3": [("shop", "b")]}
+
+
+def test_pods_are_found_by_their_controller() -> None:
+    pods = Pods(lambda _before, _after: None)
+    pods.put(pod("a"))
+    assert pods.by_owner.rows == {}
+    owned = dataclasses.replace(pod("a", version="2"), owner=Owner(kind="ReplicaSet", name="web-1", uid="r"))
+    pods.put(owned)
+    assert pods.by_owner.rows == {("ReplicaSet", "shop", "web-1"): {("shop", "a"): owned}}
+    pods.remove(owned)
+    assert pods.by_owner.rows == {}
 
 
 def test_kinds_that_share_their_rows_replace_only_their_own() -> None:
