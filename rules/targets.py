@@ -15,7 +15,9 @@ from typing import Final
 
 from healer.model.cluster import HOSTNAME_LABEL, ClusterState, Node, Pod
 from healer.model.decisions import Reason
+from healer.model.series import Labels
 from healer.model.targets import ObjectRef
+from healer.rules.target_labels import KINDS, Reading, exports, read
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,47 +31,7 @@ class Unresolved:
 
 Resolution = ObjectRef | Unresolved
 
-KINDS: Final = {
-    "node": "Node",
-    "pod": "Pod",
-    "deployment": "Deployment",
-    "statefulset": "StatefulSet",
-    "daemonset": "DaemonSet",
-    "replicaset": "ReplicaSet",
-    "job": "Job",
-    "horizontalpodautoscaler": "HorizontalPodAutoscaler",
-    "hpa": "HorizontalPodAutoscaler",
-}
-"""Kinds as they are written in `target:`."""
 
-# Which label names an object of which kind, the most telling first: an alert about a Deployment may also carry the
-# pod of whoever exported its metrics, never the other way round.
-_LABELS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
-    ("HorizontalPodAutoscaler", ("horizontalpodautoscaler", "hpa")),
-    ("Deployment", ("deployment", "k8s.deployment.name", "k8s_deployment_name")),
-    ("StatefulSet", ("statefulset", "k8s.statefulset.name", "k8s_statefulset_name")),
-    ("DaemonSet", ("daemonset", "k8s.daemonset.name", "k8s_daemonset_name")),
-    ("ReplicaSet", ("replicaset", "k8s.replicaset.name", "k8s_replicaset_name")),
-    ("Job", ("job_name", "k8s.job.name", "k8s_job_name")),
-    ("Pod", ("pod", "pod_name", "kubernetes_pod_name", "k8s.pod.name", "k8s_pod_name")),
-    ("Node", ("node", "nodename", "node_name", "kubernetes_node", "k8s.node.name", "k8s_node_name")),
-)
-_LEAST_TELLING: Final = 100
-_NAMING: Final[Mapping[str, tuple[str, int]]] = {
-    prefix + name: (kind, place - _LEAST_TELLING if prefix else place)
-    for kind, names in _LABELS
-    for place, name in enumerate(names)
-    for prefix in ("", "exported_")
-}
-"""Label → the kind it names and how telling it is, the lower the more; below zero it is an `exported_` label."""
-_ALTERNATIVES: Final = frozenset({"Deployment", "StatefulSet", "DaemonSet"})
-_NAMESPACE: Final = ("namespace", "kubernetes_namespace", "k8s.namespace.name", "k8s_namespace_name")
-_EXPORTED: Final = "exported_"
-
-_PER_NODE: Final = ("node-exporter", "windows-exporter", "kubelet", "cadvisor", "kube-proxy", "kubernetes-nodes")
-"""Exporters that run on each node and speak of it: their address is the node's."""
-_EXPORTER: Final = re.compile(r"kube-state-metrics|(?:^|[-/])exporter(?:$|[-/])|-exporter$|pushgateway|^ksm$")
-_PROXIES: Final = ("kube-rbac-proxy", "istio-proxy", "linkerd-proxy")
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _PLACEHOLDER: Final = re.compile(r"\{\{\s*(?:labels|\$labels|\.Labels)(?:\.(\w+)|\[\"([^\"\]]+)\"\])\s*\}\}")
@@ -79,7 +41,7 @@ def resolve(labels: Mapping[str, str], state: ClusterState, template: str = "") 
     """The object that the alert with `labels` is about; by `template` (as a remedy's `target`) if there is one."""
     if template:
         return _by_template(labels, state, template)
-    return _by_labels(dict(labels.items()), state)
+    return _by_labels(read(labels if isinstance(labels, Labels) else Labels(labels)), state)
 
 
 def is_name(text: str) -> bool:
@@ -147,13 +109,11 @@ def _by_template(labels: Mapping[str, str], state: ClusterState, template: str) 
 # By labels -----------------------------------------------------------------------------------------------------------
 
 
-def _by_labels(labels: Mapping[str, str], state: ClusterState) -> Resolution:
-    named = _named_objects(labels)
-    alternatives = [(kind, name) for kind, name, _ in named if kind in _ALTERNATIVES]
-    if len(alternatives) > 1:
-        return _ambiguous_kinds(labels, state, alternatives)
+def _by_labels(labels: Reading, state: ClusterState) -> Resolution:
+    if len(labels.alternatives) > 1:
+        return _ambiguous_kinds(labels, state)
     skipped = ""
-    for kind, name, is_exported in named:
+    for kind, name, is_exported in labels.named:
         if kind == "Node":
             own = _is_exporters_node(labels, state, name) and not is_exported
             if not own:
@@ -162,38 +122,17 @@ def _by_labels(labels: Mapping[str, str], state: ClusterState) -> Resolution:
         elif kind == "Pod" and not is_exported and _is_exporters_pod(labels, state, name):
             skipped = f"pod {name!r} is the exporter's own"
         else:
-            return _namespaced(state, kind, _namespace(labels, is_exported=is_exported), name)
-    address = labels.get("exported_instance") or labels.get("instance", "")
-    if address and _speaks_of_its_node(labels):
-        return _node(state, address)
+            return _namespaced(state, kind, labels.namespace_of(is_exported=is_exported), name)
+    if labels.address and labels.speaks_of_its_node:
+        return _node(state, labels.address)
     detail = "no label names an object of the cluster"
     return Unresolved(reason=Reason.TARGET_NOT_FOUND, detail=f"{detail}: {skipped}" if skipped else detail)
 
 
-def _named_objects(labels: Mapping[str, str]) -> list[tuple[str, str, bool]]:
-    """(kind, name, whether it came from an `exported_` label), the most telling first."""
-    best: dict[str, tuple[int, str]] = {}
-    if (kind := KINDS.get(labels.get("workload_type", "").lower(), "")) and labels.get("workload"):
-        best[kind] = (_LEAST_TELLING, labels["workload"])
-    for label, value in labels.items():
-        kind, rank = _NAMING.get(label, ("", 0))
-        if kind and value and rank < best.get(kind, (_LEAST_TELLING + 1, ""))[0]:
-            best[kind] = (rank, value)
-    return [(kind, best[kind][1], best[kind][0] < 0) for kind, _ in _LABELS if kind in best]
-
-
-def _namespace(labels: Mapping[str, str], *, is_exported: bool) -> str:
-    exported = next((labels[_EXPORTED + name] for name in _NAMESPACE if labels.get(_EXPORTED + name)), "")
-    if exported or is_exported:
-        # Where the object's name had to give way to the exporter's, a plain namespace is the exporter's too.
-        return exported
-    return next((labels[name] for name in _NAMESPACE if labels.get(name)), "")
-
-
-def _ambiguous_kinds(labels: Mapping[str, str], state: ClusterState, named: Sequence[tuple[str, str]]) -> Unresolved:
-    namespace = _namespace(labels, is_exported=False)
-    refs = (state.find(kind, namespace, name) for kind, name in named)
-    listed = ", ".join(f"{kind.lower()} {name!r}" for kind, name in named)
+def _ambiguous_kinds(labels: Reading, state: ClusterState) -> Unresolved:
+    namespace = labels.namespace_of(is_exported=False)
+    refs = (state.find(kind, namespace, name) for kind, name in labels.alternatives)
+    listed = ", ".join(f"{kind.lower()} {name!r}" for kind, name in labels.alternatives)
     return Unresolved(
         reason=Reason.AMBIGUOUS_TARGET,
         detail=f"the alert names {listed}; give the remedy a target",
@@ -201,33 +140,13 @@ def _ambiguous_kinds(labels: Mapping[str, str], state: ClusterState, named: Sequ
     )
 
 
-def _sources(labels: Mapping[str, str]) -> tuple[str, ...]:
-    values = (labels.get(name, "") for name in ("job", "container", "exported_job"))
-    return tuple(value.lower().replace("_", "-") for value in values if value)
-
-
-def _speaks_of_its_node(labels: Mapping[str, str]) -> bool:
-    return any(source == "node" or any(name in source for name in _PER_NODE) for source in _sources(labels))
-
-
-def _exporters(labels: Mapping[str, str]) -> list[str]:
-    """What in `job` and `container` names an exporter: the last part of it, without the namespace."""
-    return [source.rsplit("/", 1)[-1] for source in _sources(labels) if _names_exporter(source)]
-
-
-@functools.lru_cache(maxsize=1024)
-def _names_exporter(source: str) -> bool:
-    return _EXPORTER.search(source) is not None or any(name in source for name in _PER_NODE)
-
-
-def _is_exporters_pod(labels: Mapping[str, str], state: ClusterState, name: str) -> bool:
+def _is_exporters_pod(labels: Reading, state: ClusterState, name: str) -> bool:
     """Whether pod `name` is the one that told, not the one that is told of."""
-    exporters = _exporters(labels)
-    if not exporters:
+    if not labels.exporters:
         return False
-    if any(name == exporter or name.startswith(exporter + "-") for exporter in exporters):
+    if any(name == exporter or name.startswith(exporter + "-") for exporter in labels.exporters):
         return True
-    namespace = labels.get("namespace", "")
+    namespace = labels.plain_namespace
     refs = [ref] if namespace and (ref := state.find("Pod", namespace, name)) else state.named("Pod", name)
     pods = [state.pods[ref.namespace, ref.name] for ref in refs]
     return bool(pods) and all(_is_exporter(pod) for pod in pods)
@@ -235,19 +154,17 @@ def _is_exporters_pod(labels: Mapping[str, str], state: ClusterState, name: str)
 
 def _is_exporter(pod: Pod) -> bool:
     """Whether a pod does nothing but export: a database with an exporter beside it is not one."""
-    names = [c.name for c in pod.containers if not c.name.startswith(_PROXIES)]
     labelled = pod.labels.get("app.kubernetes.io/name") or pod.labels.get("app", "")
-    return bool(_EXPORTER.search(labelled)) or (bool(names) and all(_EXPORTER.search(name) for name in names))
+    return exports(labelled, tuple(container.name for container in pod.containers))
 
 
-def _is_exporters_node(labels: Mapping[str, str], state: ClusterState, name: str) -> bool:
+def _is_exporters_node(labels: Reading, state: ClusterState, name: str) -> bool:
     """Whether `node` only says where the exporter runs: it is that pod's node, and nothing tells that it is about a node."""
-    pod_name = labels.get("pod", "")
-    if not pod_name or _speaks_of_its_node(labels) or not _is_exporters_pod(labels, state, pod_name):
+    if not labels.pod or labels.speaks_of_its_node or not _is_exporters_pod(labels, state, labels.pod):
         return False
-    if "condition" in labels or "node" in labels.get("alertname", "").lower():
+    if labels.is_about_a_node:
         return False
-    return any(state.pods[ref.namespace, ref.name].node_name == name for ref in state.named("Pod", pod_name))
+    return any(state.pods[ref.namespace, ref.name].node_name == name for ref in state.named("Pod", labels.pod))
 
 
 # Looking up ----------------------------------------------------------------------------------------------------------
