@@ -7,10 +7,9 @@ or could be two things, is refused instead of guessed.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import ipaddress
 import re  # noqa: TID251 (fixed patterns, linear in the input)
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from healer.model.cluster import HOSTNAME_LABEL, ClusterState, Node, Pod
@@ -30,7 +29,6 @@ class Unresolved:
 
 
 Resolution = ObjectRef | Unresolved
-
 
 
 _SUBDOMAIN: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
