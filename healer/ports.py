@@ -284,6 +284,19 @@ class Journal(Protocol):
         """Let go of the journal."""
 
 
+class SharedJournal(Journal, Protocol):
+    """A journal that several replicas write to, of which one leads. Everything stands in one order for all of them."""
+
+    async def append(self, events: Sequence[AnyEvent], *, term: int = 0) -> Sequence[Recorded]:
+        """As in `Journal`. With `term`, what a leader writes: Deposed, and nothing written, unless that term is the newest."""
+
+    async def lead(self, term: int) -> None:
+        """From now on refuse what leaders of older terms write. Deposed when that term, or a newer one, has begun already."""
+
+    async def term(self) -> int:
+        """The newest term that has begun; 0 before the first."""
+
+
 # Telling -------------------------------------------------------------------------------------------------------------
 
 

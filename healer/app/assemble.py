@@ -62,7 +62,7 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
     async with contextlib.AsyncExitStack() as stack:
         config, clock = prepared.config, adapters.clock
         journal = await stack.enter_async_context(
-            adapters.journal() if adapters.journal else open_journal(config.journal.path, clock=clock)
+            adapters.journal() if adapters.journal else open_journal(config.journal.where, clock=clock)
         )
         store = await stack.enter_async_context(
             adapters.store()

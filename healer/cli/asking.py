@@ -125,5 +125,5 @@ async def _in_journal(config: Config, verb: str, by: str, why: str) -> None:
 
     clock = SystemClock()
     event = (ev.Paused if verb == "pause" else ev.Resumed)(at=clock.now(), by=by, why=why)
-    async with open_journal(config.journal.path, clock=clock) as journal:
+    async with open_journal(config.journal.where, clock=clock) as journal:
         await journal.append([event])

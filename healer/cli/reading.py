@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 PIPE_COLUMNS: Final = 500
 
 
-def _journal_path(config: Path) -> Path:
+def _journal(config: Path) -> str:
     from healer.config.loading import load_config  # noqa: PLC0415 — heavy
 
-    return load_config(config).journal.path
+    return load_config(config).journal.where
 
 
 async def _remembered(config: Path) -> Memory:
@@ -34,7 +34,7 @@ async def _remembered(config: Path) -> Memory:
     from healer.model.decisions import Moment  # noqa: PLC0415 — heavy
 
     memory, clock = Memory(), SystemClock()
-    async with read_journal(_journal_path(config)) as journal:
+    async with read_journal(_journal(config)) as journal:
         async for recorded in journal.read():
             fold.take(memory, recorded, Moment(wall=clock.now(), monotonic=clock.monotonic()))
     return memory
@@ -137,7 +137,7 @@ def audit(config: Path, output: str, after: int, incident: str, *, verify: bool)
 async def _verify(config: Path, output: str) -> None:
     from healer.journal.opening import read_journal  # noqa: PLC0415 — heavy
 
-    async with read_journal(_journal_path(config)) as journal:
+    async with read_journal(_journal(config)) as journal:
         found = await journal.verify()
     if output == "json":
         click.echo(msgspec.json.encode(found))
@@ -151,7 +151,7 @@ async def _audit(config: Path, output: str, after: int, incident: str) -> None:
     from healer.journal.opening import read_journal  # noqa: PLC0415 — heavy
 
     show: Callable[[Recorded], str | bytes] = _json if output == "json" else _line
-    async with read_journal(_journal_path(config)) as journal:
+    async with read_journal(_journal(config)) as journal:
         reading: AsyncIterator[Recorded] = journal.read(after=after, incident=incident)
         async for recorded in reading:
             click.echo(show(recorded))

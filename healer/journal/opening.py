@@ -7,7 +7,7 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import sqlalchemy as sa
 
@@ -18,11 +18,14 @@ from healer.journal import migrate, postgres
 from healer.journal.engine import on_connection, reading_engine, translated, writing_engine
 from healer.journal.lock import only_writer
 from healer.journal.reading import JournalReader
+from healer.journal.schema import LEADER
 from healer.journal.sharing import SharedWriter
 from healer.journal.writing import Writer
 from healer.model.events import AnyEvent, Recorded
 
 W = TypeVar("W", bound=Writer)
+
+_TERM: Final = sa.select(LEADER.c.term)
 
 
 class SqlJournal(JournalReader):
@@ -55,7 +58,8 @@ class PostgresJournal(SqlJournal):
         await self._shared.lead(term)
 
     async def term(self) -> int:
-        return await self.newest_term()
+        with translated("reading the journal"), external_work():
+            return await on_connection(self._engine, lambda connection: connection.scalar(_TERM)) or 0
 
 
 @contextlib.asynccontextmanager

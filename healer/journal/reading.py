@@ -12,7 +12,7 @@ from healer.errors import JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row, Verification
 from healer.journal.engine import on_connection, translated
-from healer.journal.schema import EVENTS, LEADER, NEWEST
+from healer.journal.schema import EVENTS, NEWEST
 from healer.model.events import Recorded
 
 PAGE: Final = 1000
@@ -56,11 +56,6 @@ class JournalReader:
         """The newest event."""
         with translated("reading the journal"), external_work():
             return await on_connection(self._engine, newest)
-
-    async def newest_term(self) -> int:
-        """The newest fencing token of a leader; 0 where nobody has led."""
-        with translated("reading the journal"), external_work():
-            return await on_connection(self._engine, lambda connection: connection.scalar(sa.select(LEADER.c.term))) or 0
 
     async def _rows(self, *, after: int, incident: str = "") -> AsyncIterator[Row]:
         query = sa.select(EVENTS).order_by(EVENTS.c.seq).limit(PAGE)

@@ -41,7 +41,8 @@ def test_a1_a_node_that_is_really_dead_is_repaired_once_the_leases_have_come_bac
         s.fault("machine-death", "node-b2")
         s.run_for("12m")
         s.expect_provider_calls("replace", exactly=1)
-        s.expect_closed("NodeDown")
+        (view,) = [view for view in s.incidents() if view.target and view.target.name == "node-b2"]
+        s.expect((view.state, view.reason) == (IncidentState.CLOSED, Reason.FIXED), "the dead one is replaced")
         s.expect({record.path for record in s.cordons()} == {"/api/v1/nodes/node-b2"}, "others were cordoned")
 
 
