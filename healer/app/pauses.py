@@ -14,9 +14,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Final
 
-YOUNG: Final = 5_000
+YOUNG: Final = 2_000
 """Objects made, less those freed, before the young are looked through; a few of these make the middle-aged."""
-MIDDLE: Final = 10
+MIDDLE: Final = 5
 NEVER: Final = 1_000_000
 LOOK_SECONDS: Final = 60.0
 QUIET_AFTER_SECONDS: Final = 600.0
