@@ -71,22 +71,29 @@ async def open_journal(where: str | os.PathLike[str], *, clock: Clock) -> AsyncI
     """
     text = os.fspath(where)
     if postgres.is_postgres(text):
-        async with _on_postgres(text) as journal:
+        async with open_shared_journal(text) as journal:
             yield journal
         return
     path = _path(text)
     _make(path)
     with only_writer(path, clock.now()):
-        async with _opened(writing_engine(path), f"journal {str(path)!r}") as engine:
-            async with _reading(reading_engine(path)) as reading, _running(Writer(engine)) as writer:
-                yield SqlJournal(writer, reading)
+        async with (
+            _up_to_date(writing_engine(path), f"journal {str(path)!r}") as engine,
+            _disposed(reading_engine(path)) as reading,
+            _running(Writer(engine)) as writer,
+        ):
+            yield SqlJournal(writer, reading)
 
 
 @contextlib.asynccontextmanager
 async def open_shared_journal(url: str) -> AsyncIterator[PostgresJournal]:
     """The journal at a URL of PostgreSQL, made or brought up to date if need be; others may have it open too."""
-    async with _on_postgres(url) as journal:
-        yield journal
+    async with (
+        _up_to_date(postgres.writing_engine(url), f"journal in {postgres.shown(url)}") as engine,
+        _disposed(postgres.reading_engine(url)) as reading,
+        _running(SharedWriter(engine)) as writer,
+    ):
+        yield PostgresJournal(writer, reading)
 
 
 @contextlib.asynccontextmanager
@@ -102,22 +109,15 @@ async def read_journal(where: str | os.PathLike[str]) -> AsyncIterator[JournalRe
             raise JournalError(
                 f"reading journal {str(path)!r}: there is no such file; see journal.path of the configuration"
             )
-    async with _reading(engine):
+    async with _disposed(engine):
         with translated(f"reading journal {name}"), external_work():
             migrate.check_readable(await on_connection(engine, migrate.version))
         yield JournalReader(engine)
 
 
 @contextlib.asynccontextmanager
-async def _on_postgres(url: str) -> AsyncIterator[PostgresJournal]:
-    async with _opened(postgres.writing_engine(url), f"journal in {postgres.shown(url)}") as engine:
-        async with _reading(postgres.reading_engine(url)) as reading, _running(SharedWriter(engine)) as writer:
-            yield PostgresJournal(writer, reading)
-
-
-@contextlib.asynccontextmanager
-async def _opened(engine: sa.Engine, name: str) -> AsyncIterator[sa.Engine]:
-    async with _reading(engine):
+async def _up_to_date(engine: sa.Engine, name: str) -> AsyncIterator[sa.Engine]:
+    async with _disposed(engine):
         with translated(f"opening {name}"), external_work():
             await asyncio.to_thread(migrate.upgrade, engine)
         telemetry.JOURNAL_WRITABLE.set(1)
@@ -125,7 +125,7 @@ async def _opened(engine: sa.Engine, name: str) -> AsyncIterator[sa.Engine]:
 
 
 @contextlib.asynccontextmanager
-async def _reading(engine: sa.Engine) -> AsyncIterator[sa.Engine]:
+async def _disposed(engine: sa.Engine) -> AsyncIterator[sa.Engine]:
     try:
         yield engine
     finally:

@@ -78,7 +78,5 @@ def _driver() -> Any:
         import psycopg  # noqa: PLC0415 — only for who needs it
         import psycopg.conninfo  # noqa: PLC0415
     except ImportError as error:
-        raise JournalError(
-            f"opening the journal on PostgreSQL: {error}; install `cluster-healer[postgres]`"
-        ) from error
+        raise JournalError(f"opening the journal on PostgreSQL: {error}; install `cluster-healer[postgres]`") from error
     return psycopg

@@ -63,10 +63,14 @@ _REFUSE: Final = {
         for verb in ("UPDATE", "DELETE")
     ],
     "postgresql": [
-        "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql AS "
-        "$$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$",
-        "CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
-        "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()",
+        (
+            "CREATE FUNCTION events_refuse() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'the journal is append-only'; END $$"
+        ),
+        (
+            "CREATE TRIGGER events_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON events "
+            "FOR EACH STATEMENT EXECUTE FUNCTION events_refuse()"
+        ),
     ],
 }
 """Against slips of the hand in a database shell; the chain of digests is what shows deeds done on purpose."""

@@ -1,4 +1,4 @@
-"""What every journal must do. Derive a class of tests from it and give it a fixture `journal`."""
+"""What every journal must do. Derive a class of tests from it and give it a fixture `journal` (and `other`, if shared)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from healer.errors import JournalError
-from healer.journal import SqlJournal, Verification
+from healer.errors import Deposed, JournalError
+from healer.journal import PostgresJournal, SqlJournal, Verification
 from healer.model.decisions import Reason
 from healer.model.events import AlertFired, AnyEvent, CallEnded, IncidentClosed, Paused, Recorded, StepProgress
 from healer.testing.journals import MemoryJournal
@@ -117,6 +117,74 @@ class JournalContract:
         await journal.close()
         with pytest.raises(JournalError, match="closed"):
             await journal.append([progress("b")])
+
+
+class SharedJournalContract:
+    """The tests of a journal with several writers. `journal` and `other` are two openings of the same one."""
+
+    async def test_writers_share_one_chain(
+        self, journal: PostgresJournal | MemoryJournal, other: PostgresJournal | MemoryJournal
+    ) -> None:
+        async with asyncio.TaskGroup() as group:
+            for n in range(60):
+                writer = (journal, other)[n % 2]
+                group.create_task(writer.append([progress(f"{n}-{m}", incident=f"i-{n}") for m in range(3)]))
+        found = await _all(journal)
+        assert [r.seq for r in found] == list(range(1, 181))
+        texts = [r.event.text for r in found if isinstance(r.event, StepProgress)]
+        assert [text.partition("-")[2] for text in texts] == ["0", "1", "2"] * 60
+        assert await other.verify() == Verification(ok=True, events=180, digest=found[-1].digest)
+
+    async def test_what_one_writes_the_other_reads(
+        self, journal: PostgresJournal | MemoryJournal, other: PostgresJournal | MemoryJournal
+    ) -> None:
+        written = await journal.append([progress("a")])
+        assert await _all(other) == list(written)
+        await other.append([progress("b")])
+        assert [r.seq async for r in journal.read(after=1)] == [2]
+
+    async def test_a_leader_whose_term_is_over_writes_nothing_more(
+        self, journal: PostgresJournal | MemoryJournal, other: PostgresJournal | MemoryJournal
+    ) -> None:
+        assert await journal.term() == 0
+        await journal.lead(1)
+        await journal.append([progress("by the first")], term=1)
+        await other.lead(2)
+        with pytest.raises(Deposed, match="term 2"):
+            await journal.append([progress("too late")], term=1)
+        await other.append([progress("by the second")], term=2)
+        await journal.append([progress("by anybody")])
+        assert await journal.term() == 2
+        texts = [r.event.text for r in await _all(other) if isinstance(r.event, StepProgress)]
+        assert texts == ["by the first", "by the second", "by anybody"]
+
+    async def test_a_term_begins_once(
+        self, journal: PostgresJournal | MemoryJournal, other: PostgresJournal | MemoryJournal
+    ) -> None:
+        await journal.lead(3)
+        for term in (2, 3):
+            with pytest.raises(Deposed, match="term 3"):
+                await other.lead(term)
+        assert await other.term() == 3
+
+    async def test_what_is_refused_to_a_leader_of_old_does_not_take_others_with_it(
+        self, journal: PostgresJournal | MemoryJournal
+    ) -> None:
+        await journal.lead(2)
+        async with asyncio.TaskGroup() as group:
+            kept = [group.create_task(journal.append([progress(str(n))])) for n in range(5)]
+            late = [group.create_task(_deposed(journal)) for _ in range(5)]
+        assert all(task.result() for task in late)
+        assert sorted(task.result()[0].seq for task in kept) == [1, 2, 3, 4, 5]
+        assert len(await _all(journal)) == 5
+
+
+async def _deposed(journal: PostgresJournal | MemoryJournal) -> bool:
+    try:
+        await journal.append([progress("late")], term=1)
+    except Deposed:
+        return True
+    return False
 
 
 async def _all(journal: SqlJournal | MemoryJournal) -> list[Recorded]:

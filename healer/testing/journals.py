@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
-from healer.errors import JournalError
+from healer.errors import Deposed, JournalError
 from healer.journal import chain
 from healer.journal.chain import Head, Row, Verification
 from healer.model.events import AnyEvent, Event, Recorded
 
 
 class MemoryJournal:
-    """Implements `ports.Journal`. `writable` is an attribute: while False, appends raise JournalError and write nothing.
+    """Implements `ports.SharedJournal`, for any number of replicas in one process. `writable` is an attribute: while False, appends raise JournalError and write nothing.
 
     `halt_before` and `halt_after`: an append of an event for which they are true never returns, with nothing written or
     with everything; `halted` then. So does it look from outside when a process dies at that moment.
@@ -26,6 +26,7 @@ class MemoryJournal:
         self.halted = False
         self._rows: list[Row] = []
         self._closed = False
+        self._term = 0
 
     @property
     def events(self) -> list[Event]:
@@ -41,18 +42,28 @@ class MemoryJournal:
         finally:
             self.writable = True
 
-    async def append(self, events: Sequence[AnyEvent]) -> Sequence[Recorded]:
+    async def append(self, events: Sequence[AnyEvent], *, term: int = 0) -> Sequence[Recorded]:
         await self._halt(self.halt_before, events)
         data = chain.encoded(events)
         if self._closed or not self.writable:
             why = "the journal is closed" if self._closed else "the test says that the disk is full"
             raise JournalError(f"writing {len(events)} events to the journal: {why}")
+        if term and term != self._term:
+            raise Deposed(f"writing {len(events)} events as leader of term {term}: term {self._term} has begun")
         new: list[Row] = []
         for event, text in zip(events, data, strict=True):
             new.append(chain.as_row(event, text, new[-1].head if new else self._head()))
         self._rows += new
         await self._halt(self.halt_after, events)
         return [Recorded(seq=row.seq, event=event, digest=row.digest) for row, event in zip(new, events, strict=True)]
+
+    async def lead(self, term: int) -> None:
+        if term <= self._term:
+            raise Deposed(f"beginning to lead with term {term}: term {self._term} has begun already")
+        self._term = term
+
+    async def term(self) -> int:
+        return self._term
 
     async def read(self, *, after: int = 0, incident: str = "") -> AsyncIterator[Recorded]:
         for row in self._rows[after:]:

@@ -1,4 +1,4 @@
-"""Both journals keep the same promises."""
+"""All journals keep the same promises."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from healer import ports
 from healer.clock import SystemClock
 from healer.errors import JournalError
-from healer.journal import SqlJournal, open_journal
-from healer.testing.journal_contract import JournalContract, progress
+from healer.journal import PostgresJournal, SqlJournal, open_journal, open_shared_journal
+from healer.testing.journal_contract import JournalContract, SharedJournalContract, progress
 from healer.testing.journals import MemoryJournal
+from tests.postgres import Postgres
 
 
 class TestSqlJournal(JournalContract):
@@ -22,15 +23,37 @@ class TestSqlJournal(JournalContract):
             yield journal
 
 
-def fits_the_port(sql: SqlJournal, memory: MemoryJournal) -> tuple[ports.Journal, ports.Journal]:
+class TestPostgresJournal(JournalContract, SharedJournalContract):
+    @pytest.fixture
+    def url(self, postgres: Postgres) -> str:
+        return postgres.new_database()
+
+    @pytest.fixture
+    async def journal(self, url: str) -> AsyncIterator[PostgresJournal]:
+        async with open_shared_journal(url) as journal:
+            yield journal
+
+    @pytest.fixture
+    async def other(self, journal: PostgresJournal, url: str) -> AsyncIterator[PostgresJournal]:
+        async with open_shared_journal(url) as other:
+            yield other
+
+
+def fits_the_ports(
+    sql: SqlJournal, postgres: PostgresJournal, memory: MemoryJournal
+) -> tuple[ports.Journal, ports.SharedJournal, ports.SharedJournal]:
     """Checked by mypy."""
-    return sql, memory
+    return sql, postgres, memory
 
 
-class TestMemoryJournal(JournalContract):
+class TestMemoryJournal(JournalContract, SharedJournalContract):
     @pytest.fixture
     def journal(self) -> MemoryJournal:
         return MemoryJournal()
+
+    @pytest.fixture
+    def other(self, journal: MemoryJournal) -> MemoryJournal:
+        return journal
 
     async def test_it_refuses_while_told_to_and_then_goes_on(self, journal: MemoryJournal) -> None:
         with journal.failing(), pytest.raises(JournalError, match="disk is full"):

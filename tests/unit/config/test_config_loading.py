@@ -115,6 +115,14 @@ def test_a_whole_configuration_is_read(folder: Path) -> None:
     assert config.web.external_url == "https://healer.example"
 
 
+def test_a_journal_on_postgresql_is_found_by_a_url_that_no_message_shows(folder: Path) -> None:
+    (folder / "url").write_text("postgresql://healer:very-secret@db.example/healer\n")
+    config = read("journal: {postgres: {url_file: url}}", folder)
+    assert config.journal.where == "postgresql://healer:very-secret@db.example/healer"
+    assert "very-secret" not in repr(config)
+    assert read("journal: {path: /j.db}", folder).journal.where == "/j.db"
+
+
 def test_remedies_become_values_of_the_model(folder: Path) -> None:
     first, second, third = convert.remedies(read(WHOLE, folder))
     assert first == Remedy(
