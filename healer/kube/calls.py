@@ -34,11 +34,12 @@ class Call:
     body: Any = None
     content_type: str = _JSON_TYPE
     namespace: str = ""
+    check: Callable[[], None] | None = None
 
     def request(self) -> Request:
         headers = {"accept": _JSON_TYPE}
         if self.body is None:
-            return Request(method=self.method, path=self.path, query=self.query, headers=headers)
+            return Request(method=self.method, path=self.path, query=self.query, headers=headers, check=self.check)
         headers["content-type"] = self.content_type
         return Request(
             method=self.method,
@@ -46,6 +47,7 @@ class Call:
             query=self.query,
             headers=headers,
             body=msgspec.json.encode(self.body),
+            check=self.check,
         )
 
 
@@ -60,6 +62,8 @@ class Caller:
 
     async def send(self, call: Call, *, timeout_seconds: float) -> bytes:
         """The body of an answer that says yes; else one of the errors that `ports.Kube` names."""
+        if call.check:
+            call.check()
         with self._failures(call):
             response = await self._transport.request(call.request(), timeout_seconds=timeout_seconds)
         return self._judge(call, response)

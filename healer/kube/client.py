@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -47,13 +47,25 @@ class Listing:
 
 
 class KubeClient:
-    """`healer.ports.Kube` over a transport. `timeout_seconds` bounds each request, also each page of a list."""
+    """`healer.ports.Kube` over a transport. `timeout_seconds` bounds each request, also each page of a list.
 
-    def __init__(self, transport: Transport, *, cluster: str, clock: Clock, timeout_seconds: float = 10.0) -> None:
+    `check` is called right before each change is sent, and raises when it must not be made any more.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        cluster: str,
+        clock: Clock,
+        timeout_seconds: float = 10.0,
+        check: Callable[[], None] | None = None,
+    ) -> None:
         self.cluster = cluster
         self._transport = transport
         self._caller = Caller(transport, cluster=cluster, clock=clock)
         self._timeout_seconds = timeout_seconds
+        self._check = check
         self._recorder = Recorder(self, clock)
 
     @property
@@ -224,12 +236,16 @@ class KubeClient:
             raise Retryable(f"{doing}: the answer is not a list: {error}") from error
 
     async def _ask(self, method: str, path: str, doing: str, *, reading: bool = True, **rest: Any) -> JSON:
-        call = Call(method=method, path=path, doing=doing, reading=reading, **rest)
+        call = self._call(method, path, doing, reading=reading, **rest)
         return await self._caller.ask(call, timeout_seconds=self._timeout_seconds)
 
     async def _send(self, method: str, path: str, doing: str, *, reading: bool = True, **rest: Any) -> bytes:
-        call = Call(method=method, path=path, doing=doing, reading=reading, **rest)
+        call = self._call(method, path, doing, reading=reading, **rest)
         return await self._caller.send(call, timeout_seconds=self._timeout_seconds)
+
+    def _call(self, method: str, path: str, doing: str, *, reading: bool, **rest: Any) -> Call:
+        check = None if reading else self._check
+        return Call(method=method, path=path, doing=doing, reading=reading, check=check, **rest)
 
 
 def _path(ref: ObjectRef, subresource: str = "") -> str:

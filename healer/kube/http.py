@@ -12,6 +12,7 @@ import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import aiohttp
@@ -93,6 +94,7 @@ class HttpTransport:
                 timeout=limits,
                 allow_redirects=False,
                 server_hostname=self._access.server_name or None,
+                trace_request_ctx=request.check,
             )
         )
 
@@ -121,7 +123,21 @@ class HttpTransport:
             headers={"user-agent": f"healer/{healer.__version__}", "accept-encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_once,),
+            trace_configs=[_checking()],
         )
+
+
+def _checking() -> aiohttp.TraceConfig:
+    """Ask the request's `check` when there is a connection: making one may have taken seconds."""
+
+    async def ask(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
+        if context.trace_request_ctx is not None:
+            context.trace_request_ctx()
+
+    config = aiohttp.TraceConfig()
+    config.on_connection_create_end.append(ask)
+    config.on_connection_reuseconn.append(ask)
+    return config
 
 
 async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Protocol
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One HTTP request. `path` is absolute and unescaped (`/api/v1/nodes/n1`); header names are lower case."""
+    """One HTTP request. `path` is absolute and unescaped (`/api/v1/nodes/n1`); header names are lower case.
+
+    `check` raises when it must not be sent any more: a transport that had to wait for a connection asks it then.
+    """
 
     method: str
     path: str
     query: Mapping[str, str] = dataclasses.field(default_factory=dict)
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: bytes = b""
+    check: Callable[[], None] | None = dataclasses.field(default=None, repr=False, compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,10 +76,16 @@ class Annotating:
             if incident.decided
         }
         """Why each open incident waits, as last told, also by a predecessor."""
-        recorder.watch(self._heard)
+        self._unwatch = recorder.watch(self._heard)
 
     async def work(self) -> None:
-        """Write what has been noted, one after the other, for ever."""
+        """Write what has been noted, one after the other, until cancelled."""
+        try:
+            await self._work()
+        finally:
+            self._unwatch()
+
+    async def _work(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()

@@ -223,6 +223,7 @@ class OperationContext:
                 undo=self._undo,
             )
         )
+        self._recorder.check_leading()
         try:
             done = await do(key)
         except OutcomeUnknown:

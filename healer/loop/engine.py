@@ -81,12 +81,16 @@ class Engine:
 
     def poke(self, *incidents: str) -> None:
         """Decide about these again soon."""
+        if self._group is None:
+            return  # all are decided about when we begin
         for id_ in incidents:
             self._incidents[id_] = None
         self._wake.set()
 
     def poke_all(self) -> None:
         """Something has changed that may matter to every open incident, or to alerts without one."""
+        if self._group is None:
+            return
         for incident in self.memory.open_incidents():
             self._incidents[incident.id] = None
         for episode in self.memory.firing.values():
@@ -94,7 +98,23 @@ class Engine:
                 self._episodes[episode.id] = None
         self._wake.set()
 
+    def heard(self, event: ev.AnyEvent) -> None:
+        """Another replica has written this, and it is in memory."""
+        self.intake.heard(event)
+        match event:
+            case ev.ApprovalAnswered() | ev.OperationCancelled():
+                self.poke(event.incident)
+            case ev.Paused() | ev.Resumed():
+                self.poke_all()
+            case ev.OperationStarted():
+                # Our own: the answer to the commit got lost, and the journal has it after all.
+                self._begin(self.memory.operations[event.operation])
+            case _:
+                return
+
     def _episodes_changed(self, episodes: Sequence[str]) -> None:
+        if self._group is None:
+            return
         for id_ in episodes:
             self._episodes[id_] = None
         self._wake.set()
@@ -126,7 +146,7 @@ class Engine:
     # The deciding task -----------------------------------------------------------------------------------------------
 
     async def work(self) -> None:
-        """Take over what a predecessor left, then decide for ever."""
+        """Take over what a predecessor left, then decide until cancelled. May begin again after that."""
         async with self._operations():
             for operation in self.memory.unsettled_operations():
                 self._begin(operation)
@@ -145,9 +165,16 @@ class Engine:
 
     @contextlib.asynccontextmanager
     async def _operations(self) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            yield
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                yield
+        finally:
+            self._group = None
+            self._episodes.clear()
+            self._incidents.clear()
+            self._timers.clear()
+            self._due.clear()
 
     async def _sleep(self) -> None:
         """Until something is to be looked at."""

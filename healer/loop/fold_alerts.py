@@ -18,15 +18,22 @@ def resumed(event: ev.Resumed, memory: Memory, seq: int, monotonic: float) -> No
 
 
 def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float) -> None:
-    known = memory.episodes.get(event.episode)
-    if known and known.firing and event.source not in known.sources:
-        known.sources.add(event.source)
-        known.heard_at = event.at
+    labels = Labels(event.labels)
+    firing = memory.firing.get((event.cluster, labels))
+    if firing:
+        # Another sender of it, or two replicas that have taken the same alert at the same moment.
+        firing.sources.add(event.source)
+        firing.heard_at = event.at
         return
+    known = memory.episodes.get(event.episode)
+    if known and (before := memory.incidents.get(known.incident)) and not before.is_open:
+        # It had ended, and its incident too, when a replica that had not heard of that took it once more.
+        before.episodes.remove(known.id)
+        known = None
     episode = Episode(
         id=event.episode,
         cluster=event.cluster,
-        labels=Labels(event.labels),
+        labels=labels,
         annotations=event.annotations,
         starts_at=event.starts_at,
         heard_at=event.at,
@@ -45,7 +52,7 @@ def alert_fired(event: ev.AlertFired, memory: Memory, seq: int, monotonic: float
 
 def alert_resolved(event: ev.AlertResolved, memory: Memory, seq: int, monotonic: float) -> None:
     episode = memory.episodes.get(event.episode)
-    if episode is None:
+    if episode is None or not episode.firing:
         return
     episode.sources.discard(event.source)
     if event.source and episode.sources:

@@ -18,6 +18,8 @@ from healer.rules.identity import episode_id
 
 EXAMPLES_KEPT: Final = 5
 EXAMPLE_LENGTH: Final = 200
+CONFIRM_SECONDS: Final = 600.0
+"""How often it is told to the other replicas that an alert still fires."""
 
 
 class Intake:
@@ -42,6 +44,7 @@ class Intake:
 
     async def take(self, report: AlertReport) -> None:
         """Journal what is new in `report`. JournalError when that is impossible: the sender must keep it."""
+        await self._recorder.current()
         events: list[ev.AnyEvent] = []
         touched: list[str] = []
         seen: dict[tuple[str, Labels], str] = {}
@@ -61,6 +64,19 @@ class Intake:
             telemetry.ALERTS_REJECTED.labels(report.source, reason).inc()
         if touched:
             self._changed(touched)
+
+    def heard(self, event: ev.AnyEvent) -> None:
+        """Another replica has taken something: a storm is one also when it is spread over several."""
+        match event:
+            case ev.AlertFired():
+                self._arrived_now(event.cluster, 1)
+                self._changed([event.episode])
+            case ev.AlertResolved():
+                self._changed([event.episode])
+            case ev.StormNoticed():
+                self._storming.add(event.cluster)
+            case _:
+                return
 
     def storming(self, cluster: str) -> bool:
         """Whether so many alerts arrive that acting on each would do harm."""
@@ -91,8 +107,10 @@ class Intake:
                 source=alert.source,
             )
         if current and known and known.id == current:
-            known.heard_at = now
-            return None if alert.source in known.sources else _also_from(alert, known, now)
+            confirmed, known.heard_at = known.heard_at, now
+            if alert.source in known.sources and not self._is_news(confirmed, now):
+                return None
+            return _also_from(alert, known, now)
         if current:
             return None
         id_ = episode_id(alert.cluster, alert.labels, alert.starts_at)
@@ -119,6 +137,10 @@ class Intake:
             incomplete=truncated,
         )
 
+    def _is_news(self, confirmed: datetime, now: datetime) -> bool:
+        """Whether the others should know that it still fires: they might lead after us."""
+        return self._recorder.shared and (now - confirmed).total_seconds() >= CONFIRM_SECONDS
+
     def _storms(self, events: Sequence[ev.AnyEvent], now: datetime) -> list[ev.AnyEvent]:
         fresh: dict[str, int] = {}
         for event in events:
@@ -126,16 +148,20 @@ class Intake:
                 fresh[event.cluster] = fresh.get(event.cluster, 0) + 1
         notices: list[ev.AnyEvent] = []
         for cluster, count in fresh.items():
-            self._pressure(cluster)  # a storm that is over is over before another begins
-            self._arrivals.setdefault(cluster, deque()).append((self._recorder.clock.monotonic(), count))
-            self._arrived[cluster] = self._arrived.get(cluster, 0) + count
-            pressure = self._pressure(cluster)
+            pressure = self._arrived_now(cluster, count)
             if pressure >= self.storm_alerts and cluster not in self._storming:
                 self._storming.add(cluster)
                 notices.append(
                     ev.StormNoticed(at=now, cluster=cluster, alerts=pressure, over_seconds=self.storm_over_seconds)
                 )
         return notices
+
+    def _arrived_now(self, cluster: str, count: int) -> int:
+        """The pressure with these."""
+        self._pressure(cluster)  # a storm that is over is over before another begins
+        self._arrivals.setdefault(cluster, deque()).append((self._recorder.clock.monotonic(), count))
+        self._arrived[cluster] = self._arrived.get(cluster, 0) + count
+        return self._pressure(cluster)
 
     def _pressure(self, cluster: str) -> int:
         """New alerts within the window; ends the storm when it has fallen to half."""

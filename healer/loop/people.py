@@ -79,6 +79,7 @@ class People:
             return await self._answer(incident, approve=approve, by=by, via=via, digest=digest)
 
     async def _answer(self, incident: str, *, approve: bool, by: str, via: str, digest: str) -> Reason:
+        await self._recorder.current()
         found = self._memory.incidents.get(incident)
         if found is None:
             return Reason.TARGET_NOT_FOUND
@@ -122,6 +123,7 @@ class People:
         return any({via, f"{via}:{by}"} & approvers.get(group, frozenset()) for group in remedy.approval.groups)
 
     async def cancel(self, incident: str, *, by: str) -> Reason:
+        await self._recorder.current()
         found = self._memory.incidents.get(incident)
         operation = self._memory.operation_of(found) if found else None
         if found is None or operation is None or operation.ended is not None:

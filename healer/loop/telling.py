@@ -57,7 +57,7 @@ class Telling:
         self._external_url = external_url
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
-        recorder.watch(self._note)
+        self._unwatch = recorder.watch(self._note)
 
     def _note(self, event: ev.AnyEvent) -> None:
         if event.incident and isinstance(event, TELLING_EVENTS):
@@ -65,7 +65,13 @@ class Telling:
             self._wake.set()
 
     async def work(self) -> None:
-        """Tell the newest of each incident, one after the other."""
+        """Tell the newest of each incident, one after the other, until cancelled."""
+        try:
+            await self._work()
+        finally:
+            self._unwatch()
+
+    async def _work(self) -> None:
         for incident in self._recorder.memory.open_incidents():
             self._changed[incident.id] = None
             self._wake.set()

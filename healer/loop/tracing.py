@@ -62,6 +62,10 @@ class Tracing:
         """From now on, make spans of what is recorded."""
         self._stop = self._recorder.watch(self.note)
 
+    def mute(self, *, on: bool) -> None:
+        """While it is on, follow the events but send nothing: another replica does."""
+        self._spans.muted = on
+
     async def catch_up(self, journal: Journal) -> None:
         """Go on with the traces of incidents that a predecessor left open. What it has sent is not sent again."""
         self._spans.muted = True

@@ -33,6 +33,13 @@ class ServiceStopped(Event, frozen=True, kw_only=True, tag=True):
     pass
 
 
+class LeaderElected(Event, frozen=True, kw_only=True, tag=True):
+    """Of several replicas this one leads from now on. `term` is its fencing token."""
+
+    host: str
+    term: int
+
+
 class ConfigReloaded(Event, frozen=True, kw_only=True, tag=True):
     config_digest: str
     problems: tuple[str, ...] = ()
@@ -283,6 +290,7 @@ class Told(Event, frozen=True, kw_only=True, tag=True):
 AnyEvent = (
     ServiceStarted
     | ServiceStopped
+    | LeaderElected
     | ConfigReloaded
     | JournalRecovered
     | Paused

@@ -323,3 +323,23 @@ async def test_a_stream_that_is_left_lets_its_connection_go() -> None:
                 break
         async with asyncio.timeout(5):
             await gone.wait()
+
+
+async def test_a_request_is_asked_about_once_more_when_there_is_a_connection() -> None:
+    """Also on one that is used again. What must not be sent any more leaves the connection as good as it was."""
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.Response:
+        seen.append(request.method)
+        return web.json_response({})
+
+    def refuse() -> None:
+        raise LookupError("not any more")
+
+    async with serving(handler) as url, transport(Access(server=url)) as kube:
+        for _ in range(2):
+            with pytest.raises(LookupError, match="not any more"):
+                await kube.request(Request(method="PATCH", path="/x", check=refuse), timeout_seconds=5)
+            await kube.request(Request(method="GET", path="/x"), timeout_seconds=5)
+        await kube.request(Request(method="PATCH", path="/x", check=lambda: None), timeout_seconds=5)
+    assert seen == ["GET", "GET", "PATCH"]

@@ -292,3 +292,22 @@ def test_a_refused_event_stops_nothing(server: Server, status: int) -> None:
     server.answers("POST", EVENTS, status=status)
     using(server, lambda client: client.event(POD, reason="Evicted", message="m"))
     assert len(server.requests) == 1
+
+
+def test_a_change_that_must_not_be_made_any_more_is_not_sent_and_reading_goes_on(server: Server) -> None:
+    def refuse() -> None:
+        raise errors.Retryable("another replica leads")
+
+    server.answers("GET", NODE_PATH, {"metadata": {"name": "n1", "uid": "uid-1"}})
+
+    async def work(free: KubeClient) -> None:
+        transport, clock = free._transport, LoopClock(asyncio.get_running_loop(), epoch=START)
+        client = KubeClient(transport, cluster="test", clock=clock, check=refuse)
+        await client.get(NODE)
+        for change in (client.patch(NODE, {"spec": {}}), client.delete(POD), client.evict(POD)):
+            with pytest.raises(errors.Retryable, match="another replica leads"):
+                await change
+        await client.event(POD, reason="Told", message="nobody hears it")
+
+    using(server, work)
+    assert [request.method for request in server.requests] == ["GET"]
