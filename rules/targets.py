@@ -169,14 +169,14 @@ def _is_exporters_node(labels: Reading, state: ClusterState, name: str) -> bool:
 
 
 def _namespaced(state: ClusterState, kind: str, namespace: str, name: str) -> Resolution:
+    if namespace and (found := state.find(kind, namespace, name)):
+        return found
     if not is_name(name):
         return _invalid(kind, name)
     if namespace and not is_namespace(namespace):
         return _invalid("namespace", namespace)
     if namespace:
-        found = state.find(kind, namespace, name)
-        where = f"in namespace {namespace!r} of cluster {state.name!r}"
-        return found or _not_found(f"{kind} {name!r} is not {where}")
+        return _not_found(f"{kind} {name!r} is not in namespace {namespace!r} of cluster {state.name!r}")
     return _exactly_one(tuple(state.named(kind, name)), f"{kind} {name!r}", "; the alert has no namespace", state)
 
 

@@ -32,7 +32,7 @@ def choices(incident: Incident, episodes: list[Episode], now: Situation, *, reso
                 continue
             if remedy.on_resolved != resolved:
                 continue
-            if not set(remedy.after) <= incident.failed:
+            if not incident.failed.issuperset(remedy.after):
                 continue
             target, decision = _aim(remedy, episode, now)
             found[remedy.name] = Choice(remedy, episode, target, decision)
@@ -54,13 +54,14 @@ def _aim(remedy: Remedy, episode: Episode, now: Situation) -> tuple[ObjectRef | 
     found = resolve(episode.labels, state, remedy.target)
     if not isinstance(found, ObjectRef):
         return None, refuse(found.reason, found.detail, guard="target")
-    takes = frozenset.intersection(*(action.kinds for action in now.book.actions[remedy.name]))
-    if found.kind in takes:
+    actions = now.book.actions[remedy.name]
+    if all(found.kind in action.kinds for action in actions):
         return found, GO
     # An alert about a pod is met by what can be done to its workload; never the other way, and never up to a node.
     owner = state.owner_of(found)
-    if owner.kind in takes and owner.level is Level.WORKLOAD:
+    if owner.level is Level.WORKLOAD and all(owner.kind in action.kinds for action in actions):
         return owner, GO
+    takes = frozenset.intersection(*(action.kinds for action in actions))
     steps = ", ".join(step.action for step in remedy.steps)
     kinds = ", ".join(sorted(takes)) or "nothing in common"
     return None, refuse(

@@ -17,6 +17,8 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
 OUT_OF_SERVICE_TAINT: Final = "node.kubernetes.io/out-of-service"
+MOST_OWNERS: Final = 8
+"""Controllers above each other. Nobody keeps objects from naming each other as owners."""
 POOL_LABELS: Final = (
     "healer.dev/pool",
     "eks.amazonaws.com/nodegroup",
@@ -310,26 +312,30 @@ class ClusterState:
 
     def owner_of(self, ref: ObjectRef) -> ObjectRef:
         """The topmost controller: Pod → ReplicaSet → Deployment. An object without one owns itself."""
-        owner: Owner | None = None
+        found: Pod | Workload | None
         if ref.kind == "Pod":
-            pod = self.pods.get((ref.namespace, ref.name))
-            owner = pod.owner if pod else None
-        elif workload := self.workloads.get((ref.kind, ref.namespace, ref.name)):
-            owner = workload.owner
-        if owner is None or owner.kind == "Node":
+            found = self.pods.get((ref.namespace, ref.name))
+        else:
+            found = self.workloads.get((ref.kind, ref.namespace, ref.name))
+        top: Owner | None = None
+        for _ in range(MOST_OWNERS):
+            if found is None or found.owner is None or found.owner.kind == "Node":
+                break
+            top = found.owner
+            found = self.workloads.get(top.key_in(ref.namespace))
+        if top is None:
             return ref
-        up = ObjectRef(cluster=ref.cluster, kind=owner.kind, namespace=ref.namespace, name=owner.name, uid=owner.uid)
-        return self.owner_of(up)
+        return ObjectRef(cluster=ref.cluster, kind=top.kind, namespace=ref.namespace, name=top.name, uid=top.uid)
 
     def pods_of(self, workload: ObjectRef) -> Iterator[Pod]:
         """The pods whose topmost controller is `workload`."""
         if self.owner_of(workload).key == workload.key:
-            yield from self._pods_below((workload.kind, workload.namespace, workload.name))
+            yield from self._pods_below((workload.kind, workload.namespace, workload.name), MOST_OWNERS)
 
-    def _pods_below(self, key: tuple[str, str, str]) -> Iterator[Pod]:
+    def _pods_below(self, key: tuple[str, str, str], depth: int) -> Iterator[Pod]:
         yield from self.pods_by_owner.get(key, {}).values()
-        for part in self.workloads_by_owner.get(key, {}):
-            yield from self._pods_below(part)
+        for part in self.workloads_by_owner.get(key, {}) if depth > 1 else ():
+            yield from self._pods_below(part, depth - 1)
 
     def budgets_of(self, pod: Pod) -> tuple[Budget, ...]:
         return tuple(budget for budget in self.budgets.values() if budget.selects(pod))

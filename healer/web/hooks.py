@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import Final
 
+import msgspec
 from aiohttp import web
 
 from healer.errors import BadPayload, JournalError
@@ -50,4 +51,5 @@ async def hook(request: web.Request) -> web.Response:
     rejected = [
         {"reason": reason, "example": example[:TEXT_SHOWN]} for reason, example in report.rejected[:REJECTIONS_SHOWN]
     ]
-    return web.json_response({"accepted": len(report.alerts), "rejected": len(report.rejected), "rejections": rejected})
+    answer = {"accepted": len(report.alerts), "rejected": len(report.rejected), "rejections": rejected}
+    return web.Response(body=msgspec.json.encode(answer), content_type="application/json", charset="utf-8")
