@@ -133,9 +133,8 @@ class Recorder:
         for one in recorded:
             self._take(one, moment)
             self._meter(one.event)
-        for waiting in batch:
-            if not waiting.done.done():
-                waiting.done.set_result(None)
+        # The disk gets what has come meanwhile before those who waited for this go on: they have much to do.
+        asyncio.get_running_loop().call_soon(_release, batch)
 
     def _take(self, recorded: Recorded, moment: Moment) -> None:
         fold.take(self.memory, recorded, moment)
@@ -153,6 +152,12 @@ class Recorder:
                 telemetry.INCIDENTS_CLOSED.labels(event.reason).inc()
             case _:
                 return
+
+
+def _release(batch: Sequence[Waiting]) -> None:
+    for waiting in batch:
+        if not waiting.done.done():
+            waiting.done.set_result(None)
 
 
 @contextlib.asynccontextmanager
