@@ -35,6 +35,9 @@ GUARD_CLOSED: Final = Gauge(
     "healer_guard_closed", "1 while a guard holds something back.", ["guard"], registry=REGISTRY
 )
 PAUSED: Final = Gauge("healer_paused", "1 while every new disruption is stopped by hand.", registry=REGISTRY)
+LEADER: Final = Gauge(
+    "healer_leader", "1 while this replica decides and acts; one alone always does.", registry=REGISTRY
+)
 JOURNAL_EVENTS: Final = Counter("healer_journal_events", "Events written to the journal.", ["kind"], registry=REGISTRY)
 JOURNAL_FAILURES: Final = Counter("healer_journal_failures", "Writes to the journal that failed.", registry=REGISTRY)
 JOURNAL_WRITABLE: Final = Gauge("healer_journal_writable", "1 while the journal takes events.", registry=REGISTRY)

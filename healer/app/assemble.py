@@ -5,11 +5,15 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
+import secrets as secrets_
+import socket
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from healer import plugins
 from healer.app.gathering import Gathering
+from healer.app.leading import Leadership
 from healer.app.prepare import Prepared
 from healer.app.service import Service
 from healer.clock import Clock, SystemClock
@@ -18,20 +22,25 @@ from healer.collectors.alertmanager_list import AlertmanagerList
 from healer.collectors.kubernetes import KubernetesCollector, KubernetesSettings
 from healer.config import secrets
 from healer.config.clusters import Cluster as ClusterConfig
-from healer.journal.opening import open_journal
+from healer.errors import Retryable
+from healer.journal.opening import open_journal, open_shared_journal
 from healer.kube import kubeconfig
 from healer.kube.caches import ClusterCaches
 from healer.kube.client import KubeClient
 from healer.kube.http import HttpTransport
+from healer.kube.leader import Elector, Timing
 from healer.kube.transport import Transport
 from healer.loop.book import Cluster
 from healer.loop.engine import Engine
 from healer.loop.evaluate import Evaluator
+from healer.loop.hearing import hear
 from healer.loop.ingest import Ingest
 from healer.loop.memory import Memory
 from healer.loop.people import People
 from healer.loop.recorder import Recorder
-from healer.ports import AlertReport, Collector, Journal, Notifier, Provider, Store
+from healer.loop.sharing import SharedRecorder
+from healer.model.targets import ObjectRef
+from healer.ports import AlertReport, Collector, Journal, Notifier, Provider, SharedJournal, Store
 from healer.rules.alerting import Surroundings
 from healer.store.embedded import open_store
 
@@ -49,6 +58,7 @@ class Adapters:
     transport: Callable[[ClusterConfig], Transport] | None = None
     store: Callable[[], contextlib.AbstractAsyncContextManager[Store]] | None = None
     journal: Callable[[], contextlib.AbstractAsyncContextManager[Journal]] | None = None
+    shared_journal: Callable[[], contextlib.AbstractAsyncContextManager[SharedJournal]] | None = None
     providers: Mapping[str, Provider] = dataclasses.field(default_factory=dict)
     notifiers: Sequence[Notifier] = ()
     routes: Sequence[Any] = ()
@@ -61,18 +71,15 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
     """The service, ready to run; everything that it opened is closed in the end, in reverse."""
     async with contextlib.AsyncExitStack() as stack:
         config, clock = prepared.config, adapters.clock
-        journal = await stack.enter_async_context(
-            adapters.journal() if adapters.journal else open_journal(config.journal.where, clock=clock)
-        )
+        journal, recorder, leadership = await _journal(prepared, adapters, stack)
         store = await stack.enter_async_context(
             adapters.store()
             if adapters.store
             else open_store(config.store.embedded.path, clock=clock, keep=config.store.embedded.keep)
         )
-        recorder = Recorder(journal, Memory(), clock)
         await recorder.load()
-        await _trace(prepared, recorder, journal, stack)
-        caches = {cluster.name: _caches(cluster, adapters, stack) for cluster in config.clusters}
+        await _trace(prepared, recorder, journal, leadership, stack)
+        caches = {cluster.name: _caches(cluster, adapters, recorder, stack) for cluster in config.clusters}
         clusters = {name: _cluster(found, client) for name, (client, found) in caches.items()}
         default = config.clusters[0].name if config.clusters else ""
         providers = _providers(prepared, adapters, stack)
@@ -93,8 +100,13 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
             storm_over_seconds=config.safety.storm.over.total_seconds(),
         )
         service.engine = engine
+        if leadership is not None and isinstance(recorder, SharedRecorder):
+            recorder.followed = functools.partial(hear, engine)
+            service.leadership = leadership
+            leadership.ready = lambda: not service.ready()
+            leadership.calm = lambda: engine.calm
         clients = {name: client for name, (client, _) in caches.items()}
-        service.gathering = Gathering(config.from_kubernetes, clients, clock)
+        service.gathering = Gathering(config.from_kubernetes, clients, clock, telling=recorder.leading)
         service.evaluator = evaluator
         webhook = functools.partial(_webhook, default, clock)
         rest = AlertmanagerList(config.web.alertmanagers, parse=webhook)
@@ -116,8 +128,50 @@ async def assembled(prepared: Prepared, adapters: Adapters) -> AsyncIterator[Ser
         yield service
 
 
-async def _trace(prepared: Prepared, recorder: Recorder, journal: Journal, stack: contextlib.AsyncExitStack) -> None:
-    """Each incident becomes a trace, where somebody wants them."""
+async def _journal(
+    prepared: Prepared, adapters: Adapters, stack: contextlib.AsyncExitStack
+) -> tuple[Journal, Recorder, Leadership | None]:
+    """The journal, and what writes to it; and who leads, where others write to it too."""
+    config, clock = prepared.config, adapters.clock
+    if config.journal.postgres is None:
+        opened = adapters.journal() if adapters.journal else open_journal(config.journal.path, clock=clock)
+        alone = await stack.enter_async_context(opened)
+        return alone, Recorder(alone, Memory(), clock), None
+    shared = adapters.shared_journal() if adapters.shared_journal else open_shared_journal(config.journal.where)
+    journal = await stack.enter_async_context(shared)
+    host = f"{os.environ.get('POD_NAME') or socket.gethostname()}_{secrets_.token_hex(4)}"
+    elector = _elector(prepared, adapters, host, stack)
+    recorder = SharedRecorder(journal, Memory(), clock, leads=elector.leads)
+    return journal, recorder, Leadership(elector, recorder, journal, clock, host=host)
+
+
+def _elector(prepared: Prepared, adapters: Adapters, me: str, stack: contextlib.AsyncExitStack) -> Elector:
+    config, given = prepared.config, prepared.config.leader
+    inside = [cluster for cluster in config.clusters if cluster.in_cluster]
+    named = [cluster for cluster in config.clusters if cluster.name == given.cluster]
+    cluster = (named or inside or config.clusters)[0]
+    timing = Timing(
+        lease=given.lease.total_seconds(),
+        renew=given.renew.total_seconds(),
+        call=given.call.total_seconds(),
+        retry=given.retry.total_seconds(),
+    )
+    # A connection of its own: a watch or a slow change on it must not keep a renewal waiting.
+    transport = adapters.transport(cluster) if adapters.transport else http_transport(cluster, adapters.clock)
+    client = KubeClient(transport, cluster=cluster.name, clock=adapters.clock, timeout_seconds=timing.call)
+    stack.push_async_callback(client.close)
+    lease = ObjectRef(cluster=cluster.name, kind="Lease", namespace=given.namespace, name=given.name)
+    return Elector(client, lease, me=me, timing=timing, clock=adapters.clock)
+
+
+async def _trace(
+    prepared: Prepared,
+    recorder: Recorder,
+    journal: Journal,
+    leadership: Leadership | None,
+    stack: contextlib.AsyncExitStack,
+) -> None:
+    """Each incident becomes a trace, where somebody wants them; of several replicas the leader sends it."""
     endpoint = prepared.config.telemetry.otlp_endpoint
     if endpoint is None:
         return
@@ -127,6 +181,9 @@ async def _trace(prepared: Prepared, recorder: Recorder, journal: Journal, stack
     await tracing.catch_up(journal)
     tracing.install()
     stack.push_async_callback(tracing.close)
+    if leadership is not None:
+        tracing.mute(on=True)
+        leadership.changed = lambda leading: tracing.mute(on=not leading)
 
 
 def _webhook(default_cluster: str, clock: Clock, body: bytes) -> AlertReport:
@@ -134,10 +191,14 @@ def _webhook(default_cluster: str, clock: Clock, body: bytes) -> AlertReport:
 
 
 def _caches(
-    cluster: ClusterConfig, adapters: Adapters, stack: contextlib.AsyncExitStack
+    cluster: ClusterConfig, adapters: Adapters, recorder: Recorder, stack: contextlib.AsyncExitStack
 ) -> tuple[KubeClient, ClusterCaches]:
+    def check() -> None:
+        if not recorder.leading():
+            raise Retryable("another replica leads")
+
     transport = adapters.transport(cluster) if adapters.transport else http_transport(cluster, adapters.clock)
-    client = KubeClient(transport, cluster=cluster.name, clock=adapters.clock)
+    client = KubeClient(transport, cluster=cluster.name, clock=adapters.clock, check=check)
     stack.push_async_callback(client.close)
     return client, ClusterCaches(client, adapters.clock)
 

@@ -36,14 +36,20 @@ class _Followed:
 
 
 class Gathering:
-    """Run `workers`. Their `apply` is called for the first look and after each change; it asks `over` for the whole."""
+    """Run `workers`. Their `apply` is called for the first look and after each change; it asks `over` for the whole.
+
+    `telling`: whether Events about mistakes are ours to put; `tell` makes up for those that were not.
+    """
 
     def __init__(
         self,
         sources: Sequence[KubernetesSource],
         clients: Mapping[str, KubeClient],
         clock: Clock,
+        *,
+        telling: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._telling = telling
         self._changed = asyncio.Event()
         self._followed = [
             _Followed(source, client, self._follow(source, client, kind, clock))
@@ -115,13 +121,15 @@ class Gathering:
             while True:
                 self._changed.clear()
                 await apply()
-                await self._tell()
+                await self.tell()
                 await self._changed.wait()
 
         return {**workers, "configuration from clusters": work}
 
-    async def _tell(self) -> None:
-        """An Event on each object that is newly refused, refused for another reason, or well again."""
+    async def tell(self) -> None:
+        """An Event on each object that is newly refused, refused for another reason, or well again; if it is for us to tell."""
+        if not self._telling():
+            return
         there = self._given()
         for key, (given, client) in there.items():
             problems, told = self._bad.get(key, ()), self._told.get(key, ())

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from healer import __version__, telemetry
 from healer.app.gathering import Gathering
+from healer.app.leading import Leadership
 from healer.app.prepare import Prepared, prepare
 from healer.clock import Clock
 from healer.config.schema import Config
@@ -25,7 +26,7 @@ from healer.loop.ingest import Ingest
 from healer.loop.people import People
 from healer.loop.recorder import Recorder
 from healer.loop.records import Episode
-from healer.loop.supervise import supervise
+from healer.loop.supervise import Worker, supervise
 from healer.loop.telling import Telling
 from healer.loop.why import explain
 from healer.model import events as ev
@@ -42,7 +43,6 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 20.0
 SWEEP_SECONDS: Final = 5.0
-Worker = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Service:
@@ -62,6 +62,8 @@ class Service:
     api_token: str = ""
     hook_token: str | None = None
     serve: bool = True
+    leadership: Leadership | None = None
+    """Where several replicas share the journal."""
 
     def __init__(
         self, *, prepared: Prepared, clock: Clock, recorder: Recorder, providers: Mapping[str, Provider]
@@ -75,8 +77,9 @@ class Service:
         self._providers = providers
 
     async def take(self, report: AlertReport) -> None:
-        """Alerts of our own rules."""
-        await self.engine.intake.take(report)
+        """Alerts of our own rules. Each replica evaluates them; what the leader finds counts."""
+        if self.recorder.leading():
+            await self.engine.intake.take(report)
 
     # Running ---------------------------------------------------------------------------------------------------------
 
@@ -95,10 +98,10 @@ class Service:
             await supervise(self._workers(), stop=stop, drain=self._drain, grace_seconds=GRACE_SECONDS + 5)
 
     def _workers(self) -> dict[str, Worker]:
+        """What every replica does, and what one alone does besides."""
         workers: dict[str, Worker] = {
             "journal": self.recorder.work,
             "note of the start": self._note_start,
-            "decisions": self.engine.work,
             "rules": self.evaluator.work,
             "eager rules": self.evaluator.work_eagerly,
             "sweep": self._sweep,
@@ -110,6 +113,17 @@ class Service:
             workers[f"collector {index} {collector.name}"] = self._collect(collector)
         if self.gathering:
             workers |= self.gathering.workers(self._gather)
+        if self.leadership is None:
+            telemetry.LEADER.set(1)
+            return workers | self._workers_of_the_leader()
+        self.leadership.workers = self._workers_of_the_leader
+        return workers | {"leadership": self.leadership.work}
+
+    def _workers_of_the_leader(self) -> dict[str, Worker]:
+        """To decide, to act, to tell."""
+        workers: dict[str, Worker] = {"decisions": self.engine.work}
+        if self.leadership is not None:
+            workers["what stands when a term begins"] = self._take_up
         engine = self.engine
         annotating = Annotating(
             self.recorder, clusters=engine.clusters, book=engine.book, storming=engine.intake.storming
@@ -141,6 +155,18 @@ class Service:
 
         return work
 
+    async def _take_up(self) -> None:
+        """What a standby finds but leaves to the leader, told once from the beginning by a new one."""
+        while True:
+            try:
+                await self.engine.intake.take(AlertReport(source="rules", alerts=self.evaluator.standing()))
+                break
+            except JournalError as error:
+                log.warning("reporting what our rules find: %s", error)
+                await asyncio.sleep(SWEEP_SECONDS)
+        await self.gathering.tell()
+        await asyncio.Event().wait()
+
     async def _note_start(self) -> None:
         started = ev.ServiceStarted(
             at=self.clock.now(), version=__version__, config_digest=self.book.digest, host=socket.gethostname()
@@ -163,6 +189,8 @@ class Service:
         with contextlib.suppress(JournalError, TimeoutError):
             async with asyncio.timeout(2):
                 await self.recorder.record(ev.ServiceStopped(at=self.clock.now()))
+        if self.leadership is not None:
+            await self.leadership.end()
 
     async def _sweep(self) -> None:
         """End alerts of ours that no rule stands for any more; keep the gauges true."""
@@ -175,7 +203,7 @@ class Service:
                 (episode.id, _as_alert(episode)) for episode in memory.firing.values() if "rules" in episode.sources
             ]
             over = self.evaluator.leftovers(mine)
-            if over:
+            if over and self.recorder.leading():
                 with contextlib.suppress(JournalError):
                     await self.engine.intake.take(AlertReport(source="rules", alerts=over))
             self._gauge()
@@ -274,7 +302,10 @@ class Service:
         return application(site, extra_routes=routes)
 
     def _facts(self) -> dict[str, Any]:
-        return {"now": self.clock.now(), "config": self.book.digest[:12], **self.facts()}
+        facts = {"now": self.clock.now(), "config": self.book.digest[:12], **self.facts()}
+        if self.leadership is not None:
+            facts |= {"leading": self.recorder.leading(), "leader": self.leadership.holder}
+        return facts
 
     def _why(self, subject: str) -> list[dict[str, Any]]:
         return [
@@ -289,7 +320,18 @@ class Service:
 
 def _fixed(before: Config, after: Config) -> list[str]:
     """Sections whose parts are opened once, and which have changed."""
-    names = ("clusters", "collect", "from_kubernetes", "store", "journal", "providers", "notify", "web", "telemetry")
+    names = (
+        "clusters",
+        "collect",
+        "from_kubernetes",
+        "store",
+        "journal",
+        "leader",
+        "providers",
+        "notify",
+        "web",
+        "telemetry",
+    )
     return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 

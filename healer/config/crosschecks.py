@@ -33,15 +33,33 @@ def findings(raw: Mapping[str, Any], elsewhere: Collection[str] = ()) -> Iterato
                 yield (*at, "after", rung), context.unknown("remedy", name, known)
     yield from _circles(raw)
     yield from _sources(raw)
+    yield from _leader(raw)
+
+
+def _leader(raw: Mapping[str, Any]) -> Iterator[Finding]:
+    clusters = _names(raw)
+    if _mapping(raw.get("journal")).get("postgres") is None:
+        if "leader" in raw:
+            yield ("leader",), "one process has its journal for itself and needs no leader; see `journal.postgres`"
+        return
+    wanted = _mapping(raw.get("leader")).get("cluster")
+    if not clusters:
+        yield ("journal", "postgres"), "replicas need a cluster that holds their Lease; add one under `clusters`"
+    elif isinstance(wanted, str) and wanted not in clusters:
+        yield ("leader", "cluster"), context.unknown("cluster", wanted, clusters)
 
 
 def _sources(raw: Mapping[str, Any]) -> Iterator[Finding]:
-    clusters = [str(cluster["name"]) for _, cluster in _mappings(raw, "clusters") if "name" in cluster]
+    clusters = _names(raw)
     for at, source in _mappings(raw, "from_kubernetes"):
         if not clusters:
             yield at, "there is no cluster to find it in; add one under `clusters`"
         elif str(source.get("cluster", clusters[0])) not in clusters:
             yield (*at, "cluster"), context.unknown("cluster", str(source["cluster"]), clusters)
+
+
+def _names(raw: Mapping[str, Any]) -> list[str]:
+    return [str(cluster["name"]) for _, cluster in _mappings(raw, "clusters") if "name" in cluster]
 
 
 def _twice(raw: Mapping[str, Any], section: tuple[str, ...]) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from healer.config.clusters import Cluster
 from healer.config.fields import Section
+from healer.config.leader import Leader
 from healer.config.people import Group
 from healer.config.plugged import Collectors, Notifiers, Providers
 from healer.config.remedies import Name, Remedy
@@ -25,6 +26,7 @@ class Config(Section):
     )
     store: Store = Field(Store(), description="Where samples are kept.")
     journal: Journal = Field(Journal(), description="Where every decision is kept.")
+    leader: Leader = Field(default_factory=Leader, description="Which of several replicas decides and acts.")
     rules: RuleSources = Field(
         (),
         description="Prometheus rule files, by path or pattern (`rules/*.yaml`, `**` for folders), or `pack:NAME` for rules that come with healer.",

@@ -50,6 +50,10 @@ class Gate:
     def close(self) -> None:
         self._closed = True
 
+    @property
+    def is_idle(self) -> bool:
+        return self._idle.is_set()
+
     async def idle(self) -> None:
         """Wait until no call is under way."""
         await self._idle.wait()

@@ -98,19 +98,9 @@ class Engine:
                 self._episodes[episode.id] = None
         self._wake.set()
 
-    def heard(self, event: ev.AnyEvent) -> None:
-        """Another replica has written this, and it is in memory."""
-        self.intake.heard(event)
-        match event:
-            case ev.ApprovalAnswered() | ev.OperationCancelled():
-                self.poke(event.incident)
-            case ev.Paused() | ev.Resumed():
-                self.poke_all()
-            case ev.OperationStarted():
-                # Our own: the answer to the commit got lost, and the journal has it after all.
-                self._begin(self.memory.operations[event.operation])
-            case _:
-                return
+    def carry_on(self, operation: str) -> None:
+        """It has begun, as the journal says; carry it out unless it is under way already."""
+        self._begin(self.memory.operations[operation])
 
     def _episodes_changed(self, episodes: Sequence[str]) -> None:
         if self._group is None:
@@ -123,6 +113,11 @@ class Engine:
     def busy(self) -> int:
         """Operations under way."""
         return len(self._running)
+
+    @property
+    def calm(self) -> bool:
+        """Whether no call to the outside is under way."""
+        return self._gate.is_idle
 
     def look(self) -> None:
         """Take note of what is out now. To be called every few seconds."""
@@ -171,10 +166,8 @@ class Engine:
                 yield
         finally:
             self._group = None
-            self._episodes.clear()
-            self._incidents.clear()
-            self._timers.clear()
-            self._due.clear()
+            for noted in (self._episodes, self._incidents, self._timers, self._due):
+                noted.clear()
 
     async def _sleep(self) -> None:
         """Until something is to be looked at."""

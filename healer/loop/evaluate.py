@@ -21,7 +21,7 @@ from healer.model.series import METRIC_NAME, Batch, Columns
 from healer.ports import AlertReport, Store
 from healer.rules import groups as groups_
 from healer.rules import promql
-from healer.rules.alerting import Surroundings
+from healer.rules.alerting import Surroundings, report
 from healer.rules.definitions import Group, Rule
 from healer.rules.promql import tree
 
@@ -259,6 +259,11 @@ class Evaluator:
                 raise QueryError(
                     f"asking whether {promql.print_expr(expr)} holds: it gives neither a vector nor a number"
                 )
+
+    def standing(self) -> tuple[Alert, ...]:
+        """All that fire now, reported or not."""
+        cluster = self._around.cluster
+        return tuple(report(alert, cluster) for memory in self._memories.values() for alert in memory.alerts.firing)
 
     def leftovers(self, firing: Sequence[tuple[str, Alert]]) -> tuple[Alert, ...]:
         """Of alerts known to fire from rules, those that no rule stands for any more: they have to be ended.

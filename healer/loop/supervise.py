@@ -14,13 +14,17 @@ class WorkerExited(HealerError):
     """A worker that should run until it is cancelled has returned."""
 
 
-async def _forever(name: str, work: Coroutine[Any, Any, None]) -> None:
+Worker = Callable[[], Coroutine[Any, Any, None]]
+
+
+async def forever(name: str, work: Coroutine[Any, Any, None]) -> None:
+    """WorkerExited when `work` ends by itself."""
     await work
     raise WorkerExited(f"worker {name!r} returned")
 
 
 async def supervise(
-    workers: Mapping[str, Callable[[], Coroutine[Any, Any, None]]],
+    workers: Mapping[str, Worker],
     *,
     stop: asyncio.Event,
     drain: Callable[[], Awaitable[None]],
@@ -32,7 +36,7 @@ async def supervise(
     are cancelled. A worker's error cancels the others and comes out in an ExceptionGroup; a return is an error too.
     """
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_forever(name, work()), name=name) for name, work in workers.items()]
+        tasks = [group.create_task(forever(name, work()), name=name) for name, work in workers.items()]
 
         def cancel() -> None:
             for task in tasks:

@@ -117,7 +117,7 @@ def test_a_whole_configuration_is_read(folder: Path) -> None:
 
 def test_a_journal_on_postgresql_is_found_by_a_url_that_no_message_shows(folder: Path) -> None:
     (folder / "url").write_text("postgresql://healer:very-secret@db.example/healer\n")
-    config = read("journal: {postgres: {url_file: url}}", folder)
+    config = read("clusters: [{name: eu, in_cluster: true}]\njournal: {postgres: {url_file: url}}", folder)
     assert config.journal.where == "postgresql://healer:very-secret@db.example/healer"
     assert "very-secret" not in repr(config)
     assert read("journal: {path: /j.db}", folder).journal.where == "/j.db"
