@@ -18,14 +18,22 @@ from healer.journal import chain
 from healer.journal.chain import Head, Row
 from healer.journal.engine import translated
 from healer.journal.schema import EVENTS, LEADER, NEWEST
-from healer.journal.writing import INSERT, Pair, Writer
+from healer.journal.writing import Pair, Writer
 
 _IN_LINE: Final = (
     sa.select(NEWEST.c.seq, NEWEST.c.digest, LEADER.c.term)
     .join_from(NEWEST, LEADER, NEWEST.c.id == LEADER.c.id)
     .with_for_update(of=NEWEST)
 )
-_MOVE: Final = sa.update(NEWEST).values(seq=sa.bindparam("new"), digest=sa.bindparam("with_digest"))
+_WRITE: Final = sa.text(
+    "WITH moved AS (UPDATE newest SET seq = :new, digest = :with_digest) "
+    "INSERT INTO events (seq, at, kind, incident, data, digest) SELECT * FROM unnest("
+    "CAST(:seq AS bigint[]), CAST(:at AS text[]), CAST(:kind AS text[]), "
+    "CAST(:incident AS text[]), CAST(:data AS text[]), CAST(:digest AS text[]))"
+)
+"""One message for any number of events. Between several (psycopg would send them in a pipeline) the server waits for ever for
+a client that was stopped, and with it everybody who waits in line: its limit for idle transactions does not count then.
+"""
 _LEAD: Final = sa.update(LEADER).values(term=sa.bindparam("to"))
 _STORED: Final = sa.select(EVENTS.c.digest).where(EVENTS.c.seq == sa.bindparam("at"))
 
@@ -68,8 +76,8 @@ class SharedWriter(Writer):
             for event, data in events:
                 rows.append(chain.as_row(event, data, head))
                 head = rows[-1].head
-            connection.execute(INSERT, [row.columns for row in rows])
-            connection.execute(_MOVE, {"new": head.seq, "with_digest": head.digest})
+            columns = {name: [getattr(row, name) for row in rows] for name in Row.__slots__}
+            connection.execute(_WRITE, {"new": head.seq, "with_digest": head.digest, **columns})
 
     def _lead(self, term: int) -> None:
         connection = self._connected()

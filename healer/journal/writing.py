@@ -37,7 +37,7 @@ BATCH_EVENTS: Final = 1000
 Pair = tuple[AnyEvent, bytes]
 """An event and its canonical JSON."""
 
-INSERT: Final = sa.insert(EVENTS)
+_INSERT: Final = sa.insert(EVENTS)
 _MOVE: Final = (
     sa.update(NEWEST)
     .where(NEWEST.c.seq == sa.bindparam("old"))
@@ -169,7 +169,7 @@ class Writer:
         connection = self._connected()
         end = rows[-1].head
         with connection.begin():
-            connection.execute(INSERT, [row.columns for row in rows])
+            connection.execute(_INSERT, [row.columns for row in rows])
             moved = connection.execute(_MOVE, {"old": start.seq, "new": end.seq, "with_digest": end.digest})
             if moved.rowcount != 1:
                 raise JournalError(

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from pathlib import Path
@@ -220,11 +221,16 @@ def _load_chain(context: ssl.SSLContext, certificate: Certificate) -> None:
 
 
 def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
-    """A socket that notices within half a minute that the other side is gone, also while nothing is sent."""
+    """A socket that notices within half a minute that the other side is gone, also while nothing is sent.
+
+    One that we give up is reset: a change that did not get through must not arrive minutes later, when nobody waits for
+    it any more and another replica may lead.
+    """
     family, type_, protocol, _, _ = address
     made = socket.socket(family, type_, protocol)
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3), ("TCP_USER_TIMEOUT", 30_000)):
         if hasattr(socket, option):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -286,7 +286,7 @@ class Engine:
     # Operations ------------------------------------------------------------------------------------------------------
 
     def _begin(self, operation: Operation) -> None:
-        if self._group is None or operation.id in self._running:
+        if self._group is None or not self.recorder.leading() or operation.id in self._running:
             return
         task = self._group.create_task(self._carry(operation), name=f"operation {operation.id}")
         self._running[operation.id] = task

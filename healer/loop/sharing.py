@@ -140,7 +140,8 @@ class SharedRecorder(Recorder):
             await self._catch_up(before=recorded[0].seq)
         except Deposed as error:
             self._refuse(batch, error)
-            if term == self.term:
+            if term == self.term and self._leads():
+                # The journal says so, and it is right whatever the lease says.
                 log.warning("%s", error)
                 self.deposed.set()
             return

@@ -94,7 +94,7 @@ class Telling:
     async def _tell(self, id_: str) -> float | None:
         """Tell the newest of one incident; or the seconds after which it is to be tried again."""
         incident = self._recorder.memory.incidents.get(id_)
-        if incident is None:
+        if incident is None or not self._recorder.leading():
             return None
         handle = incident.handles.get(self._notifier.name, "")
         if not handle and not self._is_worth_a_message(incident):

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,46 @@ async def test_a_replica_that_stops_in_the_middle_of_a_write_does_not_hold_up_th
             await journal.append([progress("waking up")], term=1)
         with pytest.raises(Deposed):
             await journal.append([progress("again")], term=1)
+
+
+APPEND = """
+import asyncio, sys
+from healer.errors import JournalError
+from healer.journal import open_shared_journal
+from healer.testing.journal_contract import progress
+
+async def main():
+    async with open_shared_journal(sys.argv[1]) as journal:
+        print("ready", flush=True)
+        while True:
+            try:
+                await journal.append([progress("x")] * 20)
+            except JournalError:
+                await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_process_that_is_stopped_at_any_moment_holds_up_nobody_for_long(url: str) -> None:
+    """Also between two messages of one statement, or with half a transaction on its way."""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", APPEND, url, stdout=asyncio.subprocess.PIPE)
+    loop = asyncio.get_running_loop()
+    try:
+        assert process.stdout is not None
+        await process.stdout.readline()
+        async with open_shared_journal(url) as journal:
+            for _ in range(15):
+                process.send_signal(signal.SIGSTOP)
+                began = loop.time()
+                await journal.append([progress("y")])
+                assert loop.time() - began < 3.5
+                process.send_signal(signal.SIGCONT)
+                await journal.append([progress("z")])
+            assert (await journal.verify()).ok
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def test_a_commit_whose_answer_was_lost_counts_when_it_is_there(
