@@ -78,6 +78,10 @@ class Standing:
             self._seconds = record.lease_seconds
         self.record = record
 
+    def contested(self) -> None:
+        """Another was faster: whatever is seen next is new, also nothing."""
+        self._version = "contested"
+
     def free_at(self) -> float:
         """From when on the lease may be taken; in the past when it is free."""
         if self.record is not None and self.record.holder in ("", self.me):
@@ -134,7 +138,7 @@ class Elector:
                     await self._take(await newest_term())
                     return self.term
             except Conflict:
-                """Another was faster."""
+                self._standing.contested()
             except (ActionError, TimeoutError) as error:
                 self._say(f"standing for election: {error}")
             except HealerError as error:

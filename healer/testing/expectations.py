@@ -12,7 +12,7 @@ from healer.sim.api import Api, RequestRecord
 from healer.sim.world import World
 
 CHANGING: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-TELLING: Final = frozenset({"events", "selfsubjectaccessreviews"})
+TELLING: Final = frozenset({"events", "leases", "selfsubjectaccessreviews"})
 """Requests that change nothing that matters."""
 
 

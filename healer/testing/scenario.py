@@ -107,7 +107,7 @@ class Scenario(Expectations):
     ) -> None:
         try:
             with contextlib.suppress(Exception) if kind else contextlib.nullcontext():
-                self.kill()
+                self._runner.run(self._end())
             self._driving.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 self._runner.run(joined(self._driving))
@@ -176,7 +176,7 @@ class Scenario(Expectations):
             clock=self.clock,
             transport=lambda cluster: SimTransport(self._api_of(cluster.name)),
             journal=self._opened_journal,
-            store=_memory_store(self.clock),
+            store=memory_store(self.clock),
             providers={"simulated": self.provider},
             notifiers=self._notifiers,
             serve=False,
@@ -352,7 +352,7 @@ def _seconds(duration: str | float) -> float:
     return float(duration)
 
 
-def _memory_store(clock: LoopClock) -> Callable[[], Any]:
+def memory_store(clock: LoopClock) -> Callable[[], Any]:
     from healer.store.embedded import open_store  # noqa: PLC0415 — heavy, and only needed when one runs
 
     return lambda: open_store(None, clock=clock)

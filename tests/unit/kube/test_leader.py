@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 
 from healer.clock import LoopClock
-from healer.errors import JournalError, SourceError
+from healer.errors import JournalError
 from healer.kube.client import KubeClient
 from healer.kube.leader import Elector, LeaseRecord, Standing, Timing
-from healer.kube.transport import Request, Response, Stream
 from healer.model.targets import ObjectRef
 from healer.sim import time as sim_time
 from healer.sim.api import Api
 from healer.sim.api_transport import SimTransport
 from healer.sim.builders import a_world
+from healer.testing.lines import Line
 
 TIMING = Timing()
 LEASE = ObjectRef(cluster="c", kind="Lease", namespace="default", name="healer")
@@ -89,44 +89,6 @@ def test_times_that_would_let_two_lead_are_refused(wrong: dict[str, float]) -> N
 
 
 # Several of them -----------------------------------------------------------------------------------------------------
-
-
-class Line:
-    """One replica's way to the API server."""
-
-    def __init__(self, api: Api) -> None:
-        self._direct = SimTransport(api)
-        self.loses_answers = False
-        self.latency_seconds = 0.005
-        self._free = asyncio.Event()
-        self._free.set()
-
-    def hang(self, on: bool = True) -> None:
-        if on:
-            self._free.clear()
-        else:
-            self._free.set()
-
-    @property
-    def hangs(self) -> bool:
-        return not self._free.is_set()
-
-    async def request(self, request: Request, *, timeout_seconds: float) -> Response:
-        async with asyncio.timeout(timeout_seconds):
-            await asyncio.sleep(self.latency_seconds)
-            await self._free.wait()
-            answer = await self._direct.request(request, timeout_seconds=timeout_seconds)
-            if self.loses_answers and request.method != "GET":
-                raise SourceError("the connection broke")
-            return answer
-
-    @contextlib.asynccontextmanager
-    async def stream(self, request: Request, *, connect_seconds: float, idle_seconds: float) -> AsyncIterator[Stream]:
-        async with self._direct.stream(request, connect_seconds=connect_seconds, idle_seconds=idle_seconds) as stream:
-            yield stream
-
-    async def close(self) -> None:
-        """Nothing is held."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -271,7 +233,7 @@ def test_a_leader_whose_connection_hangs_has_stopped_before_another_begins(relea
             assert not c.leaders()
             await c.until(c.leaders, within=3)
             assert "could not be renewed within 1 s" in leader.reasons[0]
-            leader.line.hang(False)
+            leader.line.hang(on=False)
             await c.last(10)
             assert len(c.history) == 2
 
@@ -401,7 +363,7 @@ def test_whatever_happens_never_do_two_lead(seed: int) -> None:
                 line = chance.choice(c.replicas).line
                 match chance.randrange(5):
                     case 0:
-                        line.hang(not line.hangs)
+                        line.hang(on=not line.hangs)
                     case 1:
                         line.loses_answers = not line.loses_answers
                     case 2:
@@ -413,7 +375,7 @@ def test_whatever_happens_never_do_two_lead(seed: int) -> None:
                 await c.last(chance.uniform(0.05, 3))
             c.api.faults.down = False
             for replica in c.replicas:
-                replica.line.hang(False)
+                replica.line.hang(on=False)
                 replica.line.loses_answers = False
                 replica.line.latency_seconds, replica.willing = 0.01, True
             await c.until(c.leaders, within=5)
