@@ -33,7 +33,7 @@ lint:
 bench:
 	@scripts/environment test
 	@scripts/test-servers
-	@for name in loop_latency intake footprint crash; do .venv/bin/python -m benchmarks.$$name $(ARGS) || exit 1; done
+	@for name in loop_latency intake footprint crash failover; do .venv/bin/python -m benchmarks.$$name $(ARGS) || exit 1; done
 
 docs:
 	@scripts/environment test

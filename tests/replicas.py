@@ -85,8 +85,9 @@ class Line:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
-    """A change that the API server has made, by the replica that asked for it. `body` as it was sent."""
+    """A change that the API server has made, by the replica that asked for it; `at` on the loop's clock, `body` as sent."""
 
+    at: float
     by: str
     method: str
     path: str
@@ -106,7 +107,8 @@ def changes(api: Api) -> list[Change]:
         answer = await handle(request)
         if request.method != "GET" and answer.status < 300 and request.query.get("dryRun") is None:
             by = request.headers.get("authorization", "").removeprefix("Bearer ")
-            made.append(Change(by, request.method, request.path, json.loads(request.body or b"null")))
+            at = asyncio.get_running_loop().time()
+            made.append(Change(at, by, request.method, request.path, json.loads(request.body or b"null")))
         return answer
 
     api.handle = handling  # type: ignore[method-assign]
@@ -148,7 +150,8 @@ class Replicas:
             (place / "kubeconfig").write_text(kubeconfig(line.url, token=name), encoding="utf-8")
             config = configured(place, port, self.text)
             text = config.read_text().replace(
-                f"journal: {{path: {place}/data/journal.db}}", f"journal: {{postgres: {{url: '{self.url}'}}}}"
+                f"journal: {{path: {place}/data/journal.db}}",
+                f"journal: {{postgres: {{url: '{self.url}?application_name={name}'}}}}",
             )
             config.write_text(text, encoding="utf-8")
             async with at_work(config, port, ready=ready) as running:

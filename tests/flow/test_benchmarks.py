@@ -55,3 +55,11 @@ def test_a_killed_repair_ends_as_one_that_was_not() -> None:
     assert found["killed"] >= 3
     assert found["repeated_provider_calls"] == 0
     assert found["lost_alerts"] == 0
+
+
+def test_a_failover_is_measured_and_the_leader_of_old_writes_nothing() -> None:
+    found = figures("failover", 1)
+    assert (found["killed"], found["stopped"], found["cut_off"]) == (1, 1, 1)
+    assert 0 < found["elected_p99_s"] <= found["first_write_p99_s"]
+    assert found["writes_by_old_leader"] == 0
+    assert (found["lost"], found["done_twice"]) == (0, 0)
