@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Final
 
 from healer import telemetry
@@ -24,6 +25,8 @@ GATHER_SECONDS: Final = 0.3
 """How long changes are gathered before a message is edited: several events often come together."""
 LONGEST_DELAY_SECONDS: Final = 60.0
 """Between tries while the other side is down, unless it asks for more. A page is tried until it arrives."""
+LOST_ENDS: Final = timedelta(minutes=5)
+"""Incidents that ended so shortly before we began are told of once more: a page must not stay open for want of a word."""
 QUIET: Final = frozenset({Reason.STORM})
 """While an incident only waits for these, it is not worth a message of its own."""
 TELLING_EVENTS: Final = (
@@ -72,7 +75,7 @@ class Telling:
             self._unwatch()
 
     async def _work(self) -> None:
-        for incident in self._recorder.memory.open_incidents():
+        for incident in [*self._recorder.memory.open_incidents(), *self._ended_of_late()]:
             self._changed[incident.id] = None
             self._wake.set()
         while True:
@@ -90,6 +93,15 @@ class Telling:
                 failures += 1
                 self._changed.setdefault(id_)
                 await asyncio.sleep(max(asked, min(LONGEST_DELAY_SECONDS, 2.0**failures / 2)))
+
+    def _ended_of_late(self) -> list[Incident]:
+        """Whoever was at work before us may have died between the end of an incident and telling of it."""
+        since = self._recorder.clock.now() - LOST_ENDS
+        return [
+            incident
+            for incident in self._recorder.memory.incidents.values()
+            if incident.closed_at and incident.closed_at >= since and self._notifier.name in incident.handles
+        ]
 
     async def _tell(self, id_: str) -> float | None:
         """Tell the newest of one incident; or the seconds after which it is to be tried again."""

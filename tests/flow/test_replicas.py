@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from healer.model import events as ev
-from tests.healers import small_world, until
+from tests.healers import healer, small_world, until
 from tests.postgres import Postgres
 from tests.postgres import postgres as a_server
 from tests.replicas import Replicas, Stream, replicas, takeover
@@ -97,9 +97,9 @@ async def test_who_ends_in_order_is_followed_at_once(tmp_path: Path, server: Pos
 
 
 @contextlib.asynccontextmanager
-async def under_load(found: Replicas) -> AsyncIterator[None]:
+async def under_load(found: Replicas, *, every: float = 0.02) -> AsyncIterator[None]:
     """A stream of alerts meanwhile, and repairs among them; afterwards all has been taken and done, and once."""
-    async with Stream(found, {"alertname": "Noise"}, every=0.02).running() as noise:
+    async with Stream(found, {"alertname": "Noise"}, every=every).running() as noise:
         yield
     nodes = sorted(found.cluster.world.kubelets.by_node)
     await until("every node is cordoned", lambda: all(map(found.cluster.is_cordoned, nodes)), within=60)
@@ -180,3 +180,37 @@ async def test_a_database_that_starts_anew(tmp_path: Path) -> None:
             await asyncio.to_thread(own.start)
             await until("both are ready", found.at_work[leader].is_ready)
             await spread(found, range(6, NODES), to=other(found, leader))
+
+
+async def test_a_rolling_upgrade_loses_no_alert(tmp_path: Path, server: Postgres) -> None:
+    async with two(tmp_path, server) as found, contextlib.AsyncExitStack() as stack, under_load(found, every=0.01):
+        nodes = iter(range(NODES))
+        for old, new in (("one", "three"), ("two", "four")):
+            await stack.enter_async_context(found.started(new))
+            await spread(found, range(next(nodes), next(nodes) + 1), to=new)
+            ending = found.at_work.pop(old)
+            await asyncio.sleep(0.5)  # what a load balancer has sent is on its way
+            assert await ending.end() == 0
+            await found.elected(within=5)
+            await spread(found, range(next(nodes), next(nodes) + 1), to=new)
+        await spread(found, range(next(nodes), NODES), to="four")
+
+
+async def test_commands_read_and_pause_a_shared_journal(tmp_path: Path, server: Postgres) -> None:
+    async with two(tmp_path, server) as found:
+        config = tmp_path / other(found, await found.leader()) / "healer.yaml"
+        said = await healer("pause", "-c", config, "--why", "change freeze")
+        assert said.code == 0, said.err
+        await tell(found, await found.leader(), "node-a1")
+        await until("the leader knows", lambda: found.at_work["one"].incident("NodeSick", reason="Paused"))
+        said = await healer("incidents", "-c", config, "--open")
+        assert "change freeze" in said.out
+        for name in ("one", "two"):
+            assert await found.at_work[name].end() == 0
+        assert (await healer("resume", "-c", config)).code == 0
+        said = await healer("audit", "--verify", "-c", config)
+        assert "the journal is whole" in said.out, said.err
+        kinds = [line["event"]["type"] for line in (await healer("audit", "-c", config, "-o", "json")).lines]
+        assert kinds[-1] == "Resumed"
+        assert "LeaderElected" in kinds
+        assert not cordons(found)

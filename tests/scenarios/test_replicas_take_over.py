@@ -188,6 +188,20 @@ def test_one_message_for_an_incident_also_over_a_change_of_leaders() -> None:
         assert {told.handle for told in s.of_kind(ev.Told)} == {s.of_kind(ev.Told)[0].handle}
 
 
+def test_an_end_of_which_the_leader_could_not_tell_any_more_is_told_by_the_next() -> None:
+    with Replicated(AUTO, nodes=6) as s:
+        s.run_for("2s")
+        s.alert(ALERT)
+        s.run_for("30s")
+        s.resolve(ALERT)
+        s.kill_at(ev.IncidentClosed, within="1m")
+        (shown,) = s.messages.shown.values()
+        assert shown.state is not IncidentState.CLOSED
+        s.run_for("10s")
+        (shown,) = s.messages.shown.values()
+        assert shown.state is IncidentState.CLOSED
+
+
 def test_while_the_journal_is_away_nobody_acts_and_afterwards_one_does() -> None:
     with Replicated(AUTO, nodes=6) as s:
         s.run_for("2s")
