@@ -184,6 +184,8 @@ def verbs() -> str:
         for index, kind in enumerate(watched_kinds())
     ]
     rows.append(("to tell", "core", code("events"), "create patch"))
+    lease = RESOURCES["Lease"]
+    rows.append((f"with {code('journal.postgres')}", lease.group, code(lease.plural), "get create patch"))
     rows += [
         (
             f"with {code('from_kubernetes')}" if index == 0 else "",

@@ -29,7 +29,7 @@ CONFIGS = [
 
 @pytest.mark.parametrize("block", CONFIGS, ids=lambda block: block.place)
 def test_every_piece_of_configuration_is_right(block: Block, tmp_path: Path) -> None:
-    for name in ("slack-bot", "slack-app", "pagerduty", "provider"):
+    for name in ("slack-bot", "slack-app", "pagerduty", "provider", "journal-url"):
         (tmp_path / "secrets").mkdir(exist_ok=True)
         (tmp_path / "secrets" / name).write_text("a secret of more than thirty-two bytes\n")
     text = re.sub(r"kubeconfig: \S+?(?=[,}\s])", "kubeconfig: kubeconfig", block.text)
