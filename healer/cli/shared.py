@@ -6,12 +6,14 @@ import asyncio
 import errno
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
 
 import click
 
 from healer.errors import ConfigError, HealerError
 
+REFUSED_ADDRESS: Final = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
+"""Of an OSError that says that we may not listen where we should."""
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
@@ -55,15 +57,18 @@ def running(work: Coroutine[Any, Any, T]) -> T:
     except HealerError as error:
         fail(f"healer: {error}")
     except BaseExceptionGroup as group:
-        if (refused := _refused_address(group)) is None:
-            raise
-        fail(f"healer: {refused.strerror or refused}; set another web.listen, or stop who listens there")
+        match _only(group):
+            case HealerError() as one:
+                fail(f"healer: {one}")
+            case OSError() as refused if refused.errno in REFUSED_ADDRESS:
+                fail(f"healer: {refused.strerror or refused}; set another web.listen, or stop who listens there")
+            case _:
+                raise
 
 
-def _refused_address(group: BaseExceptionGroup[BaseException]) -> OSError | None:
-    """The one error in `group`, when it says that we may not listen where we should."""
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The one error in `group`, if there is but one."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
-    codes = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
-    return error if isinstance(error, OSError) and error.errno in codes else None
+    return error

@@ -23,8 +23,9 @@ from healer.journal.writing import Pair, Writer
 _IN_LINE: Final = (
     sa.select(NEWEST.c.seq, NEWEST.c.digest, LEADER.c.term)
     .join_from(NEWEST, LEADER, NEWEST.c.id == LEADER.c.id)
-    .with_for_update(of=NEWEST)
+    .with_for_update()
 )
+"""Both rows: what is read without a lock is as old as the statement, which may have waited in line since."""
 _WRITE: Final = sa.text(
     "WITH moved AS (UPDATE newest SET seq = :new, digest = :with_digest) "
     "INSERT INTO events (seq, at, kind, incident, data, digest) SELECT * FROM unnest("

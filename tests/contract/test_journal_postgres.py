@@ -248,6 +248,33 @@ async def test_a_replica_that_stops_in_the_middle_of_a_write_does_not_hold_up_th
             await journal.append([progress("again")], term=1)
 
 
+async def test_a_write_that_waits_in_line_while_another_begins_to_lead_is_refused(postgres: Postgres, url: str) -> None:
+    """What it read before it had to wait is old by then."""
+    async with open_shared_journal(url) as journal:
+        await journal.lead(1)
+        await journal.append([progress("by the first")], term=1)
+        with psycopg.connect(url) as another:
+            another.execute("SELECT * FROM newest FOR UPDATE")
+            async with asyncio.TaskGroup() as group:
+                late = group.create_task(deposed(journal))
+                await until("it waits", lambda: postgres.run(WAITING, url)[0][0])
+                another.execute("UPDATE leader SET term = 2")
+                another.commit()
+        assert late.result()
+        assert [r.seq async for r in journal.read()] == [1]
+
+
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+
+
+async def deposed(journal: Any) -> bool:
+    try:
+        await journal.append([progress("too late")], term=1)
+    except Deposed:
+        return True
+    return False
+
+
 APPEND = """
 import asyncio, sys
 from healer.errors import JournalError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
+import functools
 import signal
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -214,3 +215,23 @@ async def test_commands_read_and_pause_a_shared_journal(tmp_path: Path, server: 
         assert kinds[-1] == "Resumed"
         assert "LeaderElected" in kinds
         assert not cordons(found)
+
+
+async def test_a_database_that_has_forgotten_what_it_acknowledged_is_read_anew(
+    tmp_path: Path, server: Postgres
+) -> None:
+    async with two(tmp_path, server) as found:
+        await tell(found, "one", "node-a1")
+        for running in found.at_work.values():
+            await until("each knows that it is done", functools.partial(running.incident, "NodeSick", state="closed"))
+        server.run("ALTER TABLE events DISABLE TRIGGER ALL; DELETE FROM events WHERE seq > 5", found.url)
+        server.run(
+            "UPDATE newest SET seq = 5, digest = (SELECT digest FROM events WHERE seq = 5)",
+            found.url,
+        )
+        for running in found.at_work.values():
+            async with asyncio.timeout(10):
+                assert await running.process.wait() == 1
+            assert "which it had acknowledged, is not in it any more" in running.said().splitlines()[-1]
+        async with found.started("three"):
+            await found.elected()
