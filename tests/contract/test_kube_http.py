@@ -325,6 +325,28 @@ async def test_a_stream_that_is_left_lets_its_connection_go() -> None:
             await gone.wait()
 
 
+async def test_a_change_that_is_given_up_leaves_a_connection_that_is_reset() -> None:
+    """What lies in our kernel must not arrive later, when the line is back and another replica leads."""
+    began, ended = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        began.set()
+        try:
+            ended.set_result(await reader.read())
+        except ConnectionResetError as error:
+            ended.set_result(error)
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, transport(Access(server=url)) as kube, asyncio.TaskGroup() as group:
+        change = group.create_task(kube.request(Request(method="DELETE", path="/x"), timeout_seconds=30))
+        await began.wait()
+        change.cancel()
+        assert isinstance(await ended, ConnectionResetError)
+
+
 async def test_a_request_is_asked_about_once_more_when_there_is_a_connection() -> None:
     """Also on one that is used again. What must not be sent any more leaves the connection as good as it was."""
     seen: list[str] = []

@@ -174,6 +174,7 @@ async def test_an_api_server_that_is_not_there_is_waited_for(tmp_path: Path) -> 
         cluster.api.faults.down = True
         async with at_work(config, port, ready=False) as running:
             await until("it says so", lambda: _says(running, "cluster prod has not been read yet"))
+            assert await running.metric("healer_leader") == 1, "one alone leads, whatever it waits for"
             await send(running, alert("node-a1"))
             cluster.api.faults.down = False
             await until("the node is cordoned", lambda: cluster.is_cordoned("node-a1"))
