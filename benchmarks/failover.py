@@ -38,6 +38,7 @@ from tests.replicas import Replicas, replicas, takeover
 
 WORKLOADS: Final = 60
 ALERTS_PER_SECOND: Final = 10.0
+AGAIN_SECONDS: Final = 8.0
 AFTERWARDS_SECONDS: Final = 1.0
 """How long one that has woken is watched."""
 TEXT: Final = """
@@ -74,7 +75,7 @@ class Bench:
         self._stack = stack
         self._names = itertools.count(3)
         self._chance = random.Random(1)  # noqa: S311 — the same in every run
-        self._used: set[str] = set()
+        self._sent: dict[str, float] = {}
         self.taken: list[str] = []
         self.found = Found()
 
@@ -97,23 +98,29 @@ class Bench:
     async def _send(self, session: aiohttp.ClientSession, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as group:
             while not stop.is_set():
-                if pod := self._fresh_pod():
-                    group.create_task(self._deliver(session, pod))
+                if pod := self._next_pod():
+                    group.create_task(self._deliver(session, pod, again=pod in self._sent))
+                    self._sent[pod] = asyncio.get_running_loop().time()
                 await asyncio.sleep(1 / ALERTS_PER_SECOND)
 
-    def _fresh_pod(self) -> str:
+    def _next_pod(self) -> str:
+        """One that has not been told of yet; or for long, when its alert came too late for its workload's last repair."""
+        late = asyncio.get_running_loop().time() - AGAIN_SECONDS
         for pod in self._world.storage.items("pods", "load"):
             name = str(pod["metadata"]["name"])
-            if name not in self._used and pod["status"].get("phase") == "Running":
-                self._used.add(name)
+            if self._sent.get(name, -1e9) < late and pod["status"].get("phase") == "Running":
                 return name
         return ""
 
-    async def _deliver(self, session: aiohttp.ClientSession, pod: str) -> None:
+    async def _deliver(self, session: aiohttp.ClientSession, pod: str, *, again: bool) -> None:
         """To each in turn until one has it: as Alertmanager does."""
-        labels = {"alertname": "PodStuck", "namespace": "load", "pod": pod}
-        body = {"version": "4", "alerts": [{"status": "firing", "labels": labels, "startsAt": "2026-01-01T00:00:00Z"}]}
-        for attempt in itertools.count(len(self._used)):
+        alert = {
+            "labels": {"alertname": "PodStuck", "namespace": "load", "pod": pod},
+            "startsAt": common.wall().isoformat(),
+        }
+        ended = [{**alert, "status": "resolved", "endsAt": alert["startsAt"]}] if again else []
+        body = {"version": "4", "alerts": [*ended, {**alert, "status": "firing"}]}
+        for attempt in itertools.count(len(self._sent)):
             targets = list(self._replicas.at_work.values())
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                 url = f"{targets[attempt % len(targets)].url}/hooks/alertmanager"
@@ -175,7 +182,7 @@ class Bench:
                 return 0
             return index if any(c.by == by and not c.is_lease for c in self._replicas.changes[index:]) else 0
 
-        index: int = await until("another leads and acts", acted, within=20)
+        index: int = await until("another leads and acts", acted, within=60)
         return index
 
     async def _watch(self, kind: str, old: str, index: int) -> None:
