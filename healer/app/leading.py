@@ -49,6 +49,7 @@ class Leadership:
         self._began = clock.monotonic()
         self._ending = False
         self._was_calm = True
+        self._has_begun = False
         self.workers: Callable[[], Mapping[str, Worker]] = dict
         self.ready: Callable[[], bool] = lambda: True
         self.calm: Callable[[], bool] = lambda: True
@@ -68,8 +69,8 @@ class Leadership:
             if self._was_calm:
                 # Else what was under way may still arrive: the time of the lease is left to it.
                 await self._elector.release()
-            # Who could not do its work lets others go first.
-            await asyncio.sleep(LOOK_SECONDS)
+            # Who could not do its work lets others go first, and for long when it could not even begin.
+            await asyncio.sleep(LOOK_SECONDS if self._has_begun else UNWRITABLE_SECONDS)
         await asyncio.Event().wait()
 
     async def end(self) -> None:
@@ -85,6 +86,7 @@ class Leadership:
         """Lead until that is over; why."""
         why: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._recorder.deposed.clear()
+        self._has_begun = False
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(_tell(why, self._elector.held()), name="lease"),
@@ -117,6 +119,7 @@ class Leadership:
         except JournalError as error:
             _say(why, f"the term could not begin: {error}")
             return
+        self._has_begun = True
         telemetry.LEADER.set(1)
         self.changed(True)
         async with asyncio.TaskGroup() as group:

@@ -16,20 +16,56 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Self
 
 from healer.app import Adapters, Service, assembled
+from healer.errors import JournalError
+from healer.model.events import AnyEvent, Recorded
 from healer.ports import SharedJournal
+from healer.testing.journals import MemoryJournal
 from healer.testing.lines import Line
 from healer.testing.scenario import CLUSTER, Scenario, memory_store
 
 JOURNAL: Final = "journal: {postgres: {url: 'postgresql://healer@not.asked/'}}\n"
 
 
+class Way:
+    """One replica's way to the journal, which may be `away`. Implements `ports.SharedJournal`."""
+
+    def __init__(self, journal: MemoryJournal) -> None:
+        self._journal = journal
+        self.away = False
+
+    async def append(self, events: Sequence[AnyEvent], *, term: int = 0) -> Sequence[Recorded]:
+        self._check("writing to")
+        return await self._journal.append(events, term=term)
+
+    async def lead(self, term: int) -> None:
+        self._check("writing to")
+        await self._journal.lead(term)
+
+    async def term(self) -> int:
+        self._check("reading")
+        return await self._journal.term()
+
+    async def read(self, *, after: int = 0, incident: str = "") -> AsyncIterator[Recorded]:
+        self._check("reading")
+        async for recorded in self._journal.read(after=after, incident=incident):
+            yield recorded
+
+    async def close(self) -> None:
+        """Another may still use it."""
+
+    def _check(self, doing: str) -> None:
+        if self.away:
+            raise JournalError(f"{doing} the journal: the test says that it is away")
+
+
 @dataclasses.dataclass(slots=True)
 class Replica:
-    """One of them at work. `line` leads to the first cluster."""
+    """One of them at work. `line` leads to the first cluster, `way` to the journal."""
 
     service: Service
     task: asyncio.Task[None]
     line: Line
+    way: Way
 
     @property
     def leads(self) -> bool:
@@ -98,19 +134,23 @@ class Replicated(Scenario):
 
     async def _started(self, name: str) -> Replica:
         started: asyncio.Future[Service] = asyncio.get_running_loop().create_future()
-        line = Line(self.api)
-        task = asyncio.get_running_loop().create_task(self._replica(line, started), name=f"healer {name}")
+        line, way = Line(self.api), Way(self.journal)
+        task = asyncio.get_running_loop().create_task(self._replica(line, way, started), name=f"healer {name}")
         waited: list[asyncio.Future[Any]] = [task, started]
         await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             await task
-        return Replica(started.result(), task, line)
+        return Replica(started.result(), task, line, way)
 
-    async def _replica(self, line: Line, started: asyncio.Future[Service]) -> None:
+    async def _replica(self, line: Line, way: Way, started: asyncio.Future[Service]) -> None:
+        @contextlib.asynccontextmanager
+        async def opened() -> AsyncIterator[SharedJournal]:
+            yield way
+
         adapters = Adapters(
             clock=self.clock,
             transport=lambda cluster: line if cluster.name == CLUSTER else Line(self._api_of(cluster.name)),
-            shared_journal=self._shared_journal,
+            shared_journal=opened,
             store=memory_store(self.clock),
             providers={"simulated": self.provider},
             notifiers=self._notifiers,
@@ -119,10 +159,6 @@ class Replicated(Scenario):
         async with assembled(self.prepared(), adapters) as service:
             started.set_result(service)
             await service.run(asyncio.Event())
-
-    @contextlib.asynccontextmanager
-    async def _shared_journal(self) -> AsyncIterator[SharedJournal]:
-        yield self.journal
 
     async def _end_one(self, replica: Replica) -> None:
         self._tasks = [task for task in self._tasks if task is not replica.task]

@@ -216,3 +216,19 @@ def test_while_the_journal_is_away_nobody_acts_and_afterwards_one_does() -> None
         s.resolve(ALERT)
         s.run_for("1m")
         expect_drained_once(s)
+
+
+def test_a_leader_that_does_not_reach_the_journal_lets_one_lead_that_does() -> None:
+    with Replicated(AUTO, nodes=6) as s:
+        s.run_for("2s")
+        cut = s.leader
+        s.replicas[cut].way.away = True
+        s.run_until(lambda: s.leader not in ("", cut), within="15s")
+        s.take(s.leader, **ALERT)
+        s.run_for("30s")
+        s.replicas[cut].way.away = False
+        s.run_for("10s")
+        s.resolve(ALERT)
+        s.run_for("1m")
+        assert s.leader != cut
+        expect_drained_once(s)
