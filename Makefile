@@ -11,7 +11,7 @@ help:
 	@echo "make test    run every test (ARGS=... for pytest)"
 	@echo "make lint    ruff, mypy, the floors of the house"
 	@echo "make bench   run every benchmark"
-	@echo "make docs    write what is generated in docs/"
+	@echo "make docs    write what is generated in docs/, dashboards/ and helm/"
 	@echo "make build   build the distribution"
 
 demo:
@@ -38,6 +38,7 @@ bench:
 docs:
 	@scripts/environment test
 	@.venv/bin/python -m scripts.generate_docs
+	@.venv/bin/python -m scripts.generate_chart
 
 build:
 	@scripts/environment test

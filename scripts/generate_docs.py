@@ -20,22 +20,14 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from healer import plugins, telemetry
 from healer.cli import COMMANDS, main
-from healer.clock import SystemClock
 from healer.config import describe, plugged
-from healer.config.sources import KubernetesSource
-from healer.kube.caches import ClusterCaches
-from healer.kube.client import KubeClient
-from healer.kube.resources import RESOURCES
 from healer.model.plans import Share
-from healer.ports import Verb
 from healer.safety.breakers import limit_of
 from healer.safety.guards import guards
 from healer.safety.state import SafetySettings
-from healer.sim.api import Api
 from healer.sim.api_faults import ApiFaults
-from healer.sim.api_transport import SimTransport
 from healer.sim.faults import KINDS
-from healer.sim.storage import Storage
+from scripts import permissions
 
 DOCS: Final = Path(__file__).parents[1] / "docs"
 BLOCK: Final = re.compile(
@@ -171,37 +163,24 @@ def fleet_breaker() -> str:
     return table(("Nodes in the pool", f"`{share}` (default)", "`10%`", "`34%`", "`50%`"), rows)
 
 
-def watched_kinds() -> tuple[str, ...]:
-    """What is read of every cluster, whatever is configured."""
-    clock = SystemClock()
-    client = KubeClient(SimTransport(Api(Storage(now=clock.now), now=clock.now)), cluster="any", clock=clock)
-    return tuple(ClusterCaches(client, clock)._reflectors)  # noqa: SLF001 — what it follows is its own business
-
-
 def verbs() -> str:
+    given = [
+        ("always", permissions.always()),
+        ("to tell", (permissions.telling(),)),
+        (f"with {code('journal.postgres')}", (permissions.leading(),)),
+        (f"with {code('from_kubernetes')}", tuple(permissions.configured().values())),
+        *((code(name), found) for name, found in permissions.actions().items()),
+    ]
     rows = [
-        ("always" if index == 0 else "", RESOURCES[kind].group or "core", code(RESOURCES[kind].plural), "list watch")
-        for index, kind in enumerate(watched_kinds())
-    ]
-    rows.append(("to tell", "core", code("events"), "create patch"))
-    lease = RESOURCES["Lease"]
-    rows.append((f"with {code('journal.postgres')}", lease.group, code(lease.plural), "get create patch"))
-    rows += [
         (
-            f"with {code('from_kubernetes')}" if index == 0 else "",
-            RESOURCES[kind].group or "core",
-            code(RESOURCES[kind].plural),
-            "list watch",
+            why if index == 0 else "",
+            found.group or "core",
+            code(found.resource) + (f" in {code(found.only_in)}" if found.only_in else ""),
+            " ".join(found.verbs),
         )
-        for index, kind in enumerate(KubernetesSource.model_fields["kinds"].default)
+        for why, several in given
+        for index, found in enumerate(several)
     ]
-    for name in plugins.names(plugins.ACTIONS):
-        found: dict[tuple[str, str], list[str]] = {}
-        given: tuple[Verb, ...] = plugins.load(plugins.ACTIONS, name).verbs
-        for verb in given:
-            found.setdefault((verb.group, verb.resource), []).append(verb.verb)
-        for index, ((group, resource), names) in enumerate(sorted(found.items())):
-            rows.append((code(name) if index == 0 else "", group or "core", code(resource), " ".join(names)))
     return table(("Action", "API group", "Resource", "Verbs"), rows)
 
 
