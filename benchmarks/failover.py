@@ -1,8 +1,8 @@
 """A leader is killed, stopped, or cut off from the API server: how soon does another do its work, and what does it still do?
 
 Two `healer run` processes, with the settings of the leader as they are by default, over one PostgreSQL (real, synced) and
-one simulated cluster behind HTTP; each reaches that over a line of its own. Alerts about pods stream in at both of them
-all the time, ten a second; the remedy deletes the pod. Then, at random moments:
+one simulated cluster behind HTTP; each reaches that over a line of its own. Alerts about nodes stream in at both of them
+all the time, ten a second; the remedy cordons the node and gives it back. Then, at random moments:
 
 - SIGKILL of the leader: until the lease has another holder, and until that changes something in the cluster;
 - SIGSTOP of the leader, and SIGCONT when another leads and has acted;
@@ -30,26 +30,30 @@ import aiohttp
 from benchmarks import common
 from healer.loop.sharing import ANYBODYS
 from healer.model import events as ev
-from healer.sim.builders import add_deployment
 from healer.sim.world import World
 from tests.healers import TOKEN, small_world, until
 from tests.postgres import postgres
 from tests.replicas import Replicas, replicas, takeover
 
-WORKLOADS: Final = 60
+NODES: Final = 40
 ALERTS_PER_SECOND: Final = 10.0
-AGAIN_SECONDS: Final = 8.0
 AFTERWARDS_SECONDS: Final = 1.0
 """How long one that has woken is watched."""
 TEXT: Final = """
 remedies:
-  - name: restart-pod
-    when: {alertname: PodStuck}
+  - name: touch-node
+    when: {alertname: NodeOdd}
     mode: auto
-    steps: [restart]
+    steps: [cordon, uncordon]
     verify: {alert: ignored, for: 0s, timeout: 5s}
-    limits: {cooldown: 0s, per_hour: unlimited, per_zone: unlimited, max_in_flight: 50, attempts: 1000}
-safety: {grace_after_outage: 0s, max_in_flight_per_zone: 50, max_in_flight_workloads: 50, storm: {alerts: 1000000}}
+    limits: {cooldown: 0s, per_hour: unlimited, per_zone: unlimited, max_in_flight: 40}
+safety:
+  grace_after_outage: 0s
+  max_in_flight: 40
+  max_in_flight_per_zone: 40
+  max_unhealthy: 100%
+  zone_outage_share: 100%
+  storm: {alerts: 1000000}
 """
 
 
@@ -63,6 +67,7 @@ class Found:
     late: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     lost: int = 0
     taken: int = 0
+    operations: int = 0
     twice: int = 0
 
 
@@ -75,7 +80,6 @@ class Bench:
         self._stack = stack
         self._names = itertools.count(3)
         self._chance = random.Random(1)  # noqa: S311 — the same in every run
-        self._sent: dict[str, float] = {}
         self.taken: list[str] = []
         self.found = Found()
 
@@ -96,37 +100,31 @@ class Bench:
                 await sending
 
     async def _send(self, session: aiohttp.ClientSession, stop: asyncio.Event) -> None:
+        """Each alert differs from all before it by its number; it ends the one before it on its node."""
+        before: dict[str, dict[str, Any]] = {}
+        nodes = itertools.cycle(sorted(self._world.kubelets.by_node))
         async with asyncio.TaskGroup() as group:
-            while not stop.is_set():
-                if pod := self._next_pod():
-                    group.create_task(self._deliver(session, pod, again=pod in self._sent))
-                    self._sent[pod] = asyncio.get_running_loop().time()
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                node, now = next(nodes), common.wall().isoformat()
+                labels = {"alertname": "NodeOdd", "node": node, "number": str(number)}
+                alert = {"status": "firing", "labels": labels, "startsAt": now}
+                ended = [{**before[node], "status": "resolved", "endsAt": now}] if node in before else []
+                before[node] = alert
+                group.create_task(self._deliver(session, [*ended, alert], number))
                 await asyncio.sleep(1 / ALERTS_PER_SECOND)
 
-    def _next_pod(self) -> str:
-        """One that has not been told of yet; or for long, when its alert came too late for its workload's last repair."""
-        late = asyncio.get_running_loop().time() - AGAIN_SECONDS
-        for pod in self._world.storage.items("pods", "load"):
-            name = str(pod["metadata"]["name"])
-            if self._sent.get(name, -1e9) < late and pod["status"].get("phase") == "Running":
-                return name
-        return ""
-
-    async def _deliver(self, session: aiohttp.ClientSession, pod: str, *, again: bool) -> None:
+    async def _deliver(self, session: aiohttp.ClientSession, alerts: list[dict[str, Any]], number: int) -> None:
         """To each in turn until one has it: as Alertmanager does."""
-        alert = {
-            "labels": {"alertname": "PodStuck", "namespace": "load", "pod": pod},
-            "startsAt": common.wall().isoformat(),
-        }
-        ended = [{**alert, "status": "resolved", "endsAt": alert["startsAt"]}] if again else []
-        body = {"version": "4", "alerts": [*ended, {**alert, "status": "firing"}]}
-        for attempt in itertools.count(len(self._sent)):
+        body = {"version": "4", "alerts": alerts}
+        for attempt in itertools.count(number):
             targets = list(self._replicas.at_work.values())
             with contextlib.suppress(aiohttp.ClientError, TimeoutError):
                 url = f"{targets[attempt % len(targets)].url}/hooks/alertmanager"
                 async with session.post(url, json=body, headers={"Authorization": f"Bearer {TOKEN}"}) as answer:
                     if answer.status == 200:
-                        self.taken.append(pod)
+                        self.taken.append(str(number))
                         return
             await asyncio.sleep(0.1)
 
@@ -208,29 +206,25 @@ class Bench:
             if kind == ev.LeaderElected.__name__:
                 leader = writer
             elif kind == ev.AlertFired.__name__:
-                fired.add(dict(ev.decode(data).labels)["pod"])  # type: ignore[union-attr]
+                fired.add(dict(ev.decode(data).labels)["number"])  # type: ignore[union-attr]
             # The first began to lead before there was a column.
             if kind not in anybodys and leader and writer != leader:
                 self.found.late["in the journal"] += 1
-        deleted = collections.Counter(c.path for c in self._replicas.changes if c.method == "DELETE")
+        cordons = collections.Counter(
+            change.body["metadata"]["annotations"]["healer.dev/cordoned-by"]
+            for change in self._replicas.changes
+            if change.method == "PATCH" and change.body.get("spec", {}).get("unschedulable")
+        )
+        self.found.operations = len(cordons)
         self.found.taken = len(self.taken)
         self.found.lost = len(set(self.taken) - fired)
-        self.found.twice = sum(count - 1 for count in deleted.values())
+        self.found.twice = sum(count - 1 for count in cordons.values())
         return self.found
-
-
-def a_busy_world() -> World:
-    world = small_world(12)
-    world.storage.create("namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "load"}})
-    for number in range(WORKLOADS):
-        add_deployment(world, "load", f"w{number:02d}", cpu="10m", memory="10Mi")
-    world.settle()
-    return world
 
 
 async def main(kills: int, stops: int, hangs: int) -> Found:
     with postgres(durable=True) as server, common.folder() as place:
-        world = a_busy_world()
+        world = small_world(NODES)
         async with replicas(Path(place), server, TEXT, world=world) as found, contextlib.AsyncExitStack() as stack:
             # Who writes which event, for the reckoning: a column of the benchmark's own.
             server.run(
@@ -280,7 +274,7 @@ if __name__ == "__main__":
             ),
             ("writes by a leader after another led", f"{late} {dict(result.late)}"),
             ("alerts taken (lost)", f"{result.taken} ({result.lost})"),
-            ("pods deleted twice", result.twice),
+            ("operations; nodes cordoned twice by one", f"{result.operations}; {result.twice}"),
         ],
         figures,
     )
