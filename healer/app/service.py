@@ -43,6 +43,19 @@ log = logging.getLogger(__name__)
 
 GRACE_SECONDS: Final = 20.0
 SWEEP_SECONDS: Final = 5.0
+FIXED: Final = (
+    "clusters",
+    "collect",
+    "from_kubernetes",
+    "store",
+    "journal",
+    "leader",
+    "providers",
+    "notify",
+    "web",
+    "telemetry",
+)
+"""Sections of the configuration whose parts are opened once: a change of them takes effect with the next start."""
 
 
 class Service:
@@ -319,20 +332,8 @@ class Service:
 
 
 def _fixed(before: Config, after: Config) -> list[str]:
-    """Sections whose parts are opened once, and which have changed."""
-    names = (
-        "clusters",
-        "collect",
-        "from_kubernetes",
-        "store",
-        "journal",
-        "leader",
-        "providers",
-        "notify",
-        "web",
-        "telemetry",
-    )
-    return [name for name in names if getattr(before, name) != getattr(after, name)]
+    """Which of FIXED have changed."""
+    return [name for name in FIXED if getattr(before, name) != getattr(after, name)]
 
 
 def _as_alert(episode: Episode) -> Alert:

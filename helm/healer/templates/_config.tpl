@@ -16,12 +16,13 @@
 {{- $_ := set $web "token_file" "secrets/web-token" }}
 {{- if .Values.auth.hooksTokenKey }}{{ $_ := set $web "hooks_token_file" "secrets/web-hooks-token" }}{{ end }}
 {{- end }}
+{{- $default := dict "telemetry" (dict "log_format" "json") }}
 {{- $journal := dict "path" "/var/lib/healer/journal.db" }}
 {{- if .Values.journal.postgres.existingSecret }}
 {{- $journal = dict "postgres" (dict "url_file" "secrets/journal-url") }}
+{{- $_ := set $default "leader" (dict "name" (include "healer.fullname" .)) }}
 {{- end }}
 {{- $own := dict "web" $web "journal" $journal "store" (dict "embedded" (dict "path" "/var/lib/healer/samples")) }}
-{{- $default := dict "telemetry" (dict "log_format" "json") "leader" (dict "name" (include "healer.fullname" .)) }}
 {{- $_ := set $own "clusters" (include "healer.clusters" . | fromYamlArray) }}
 {{- with include "healer.here" . }}{{ $_ := set $default "safety" (dict "self" (dict "cluster" .)) }}{{ end }}
 {{- if .Values.ruleFiles }}
