@@ -25,7 +25,7 @@ GATHER_SECONDS: Final = 0.3
 """How long changes are gathered before a message is edited: several events often come together."""
 LONGEST_DELAY_SECONDS: Final = 60.0
 """Between tries while the other side is down, unless it asks for more. A page is tried until it arrives."""
-LOST_ENDS: Final = timedelta(minutes=5)
+LOST_ENDS: Final = timedelta(minutes=1)
 """Incidents that ended so shortly before we began are told of once more: a page must not stay open for want of a word."""
 QUIET: Final = frozenset({Reason.STORM})
 """While an incident only waits for these, it is not worth a message of its own."""
@@ -87,6 +87,8 @@ class Telling:
                 id_ = next(iter(self._changed))
                 del self._changed[id_]
                 asked = await self._tell(id_)
+                # A notifier that never waits must not keep the lease from being renewed while thousands are told.
+                await asyncio.sleep(0)
                 if asked is None:
                     failures = 0
                     continue
