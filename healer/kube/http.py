@@ -11,18 +11,18 @@ import socket
 import ssl
 import struct
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Final
 
 import aiohttp
 import yarl
+from aiohttp.abc import AbstractStreamWriter
 from aiohttp.client_exceptions import ClientConnectorError
 
 import healer
 from healer.clock import Clock
-from healer.errors import SourceError, Unreachable
+from healer.errors import ActionError, SourceError, Unreachable
 from healer.kube.access import Access, Certificate
 from healer.kube.credentials import Credential, source_of
 from healer.kube.transport import Request, Response, Stream
@@ -86,16 +86,16 @@ class HttpTransport:
         if credential.authorization:
             headers["authorization"] = credential.authorization
         url = self._server / request.path.lstrip("/")
+        body = _Checked(request.body, request.check) if request.check else request.body or None
         return await stack.enter_async_context(
             session.request(
                 request.method,
                 url.with_query(request.query),
-                data=request.body or None,
+                data=body,
                 headers=headers,
                 timeout=limits,
                 allow_redirects=False,
                 server_hostname=self._access.server_name or None,
-                trace_request_ctx=request.check,
             )
         )
 
@@ -124,21 +124,23 @@ class HttpTransport:
             headers={"user-agent": f"healer/{healer.__version__}", "accept-encoding": "identity"},
             cookie_jar=aiohttp.DummyCookieJar(),
             middlewares=(_once,),
-            trace_configs=[_checking()],
         )
 
 
-def _checking() -> aiohttp.TraceConfig:
-    """Ask the request's `check` when there is a connection: making one may have taken seconds."""
+class _Checked(aiohttp.BytesPayload):
+    """A body that asks `check` in the moment in which it goes to the socket, and does not go there when that raises.
 
-    async def ask(_: aiohttp.ClientSession, context: SimpleNamespace, __: object) -> None:
-        if context.trace_request_ctx is not None:
-            context.trace_request_ctx()
+    Between giving aiohttp a request and this lie a connection to be made and turns of the event loop. Without its body
+    no server carries out a request.
+    """
 
-    config = aiohttp.TraceConfig()
-    config.on_connection_create_end.append(ask)
-    config.on_connection_reuseconn.append(ask)
-    return config
+    def __init__(self, body: bytes, check: Callable[[], None]) -> None:
+        super().__init__(body)
+        self._check = check
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        self._check()
+        await super().write_with_length(writer, content_length)
 
 
 async def _once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
@@ -194,6 +196,8 @@ def _translated(server: str) -> Iterator[None]:
     except ssl.SSLError as error:
         raise Unreachable(f"setting up TLS for {server}: {error}") from error
     except (aiohttp.ClientError, OSError) as error:
+        if isinstance(error.__cause__, ActionError):
+            raise error.__cause__ from None  # what `check` has raised: nothing was sent
         raise SourceError(f"talking to {server}: {type(error).__name__}: {error}") from error
 
 

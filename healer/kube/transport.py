@@ -12,7 +12,7 @@ from typing import Protocol
 class Request:
     """One HTTP request. `path` is absolute and unescaped (`/api/v1/nodes/n1`); header names are lower case.
 
-    `check` raises when it must not be sent any more: a transport that had to wait for a connection asks it then.
+    `check` raises an ActionError when it must not be sent any more; a transport asks it in the last moment. Such a request has a body.
     """
 
     method: str

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from healer.clock import SystemClock
-from healer.errors import SourceError, Unreachable
+from healer.errors import Retryable, SourceError, Unreachable
 from healer.kube.access import Access, Certificate, Token, TokenFile
 from healer.kube.http import HttpTransport
 from healer.kube.transport import Request
@@ -347,21 +347,36 @@ async def test_a_change_that_is_given_up_leaves_a_connection_that_is_reset() -> 
         assert isinstance(await ended, ConnectionResetError)
 
 
-async def test_a_request_is_asked_about_once_more_when_there_is_a_connection() -> None:
-    """Also on one that is used again. What must not be sent any more leaves the connection as good as it was."""
+async def test_a_request_is_asked_about_in_the_last_moment_before_it_is_sent() -> None:
+    """Long after it was handed over: also on a connection that is used again, and after others had their turn."""
     seen: list[str] = []
 
     async def handler(request: web.Request) -> web.Response:
         seen.append(request.method)
-        return web.json_response({})
+        return web.json_response(await request.json() if request.can_read_body else {})
 
-    def refuse() -> None:
-        raise LookupError("not any more")
-
-    async with serving(handler) as url, transport(Access(server=url)) as kube:
+    async with serving(handler) as url, transport(Access(server=url)) as kube, asyncio.TaskGroup() as group:
         for _ in range(2):
-            with pytest.raises(LookupError, match="not any more"):
-                await kube.request(Request(method="PATCH", path="/x", check=refuse), timeout_seconds=5)
+            allowed = [True]
+
+            def check(allowed: list[bool] = allowed) -> None:
+                if not allowed[0]:
+                    raise Retryable("not any more")
+
+            refused = Request(method="PATCH", path="/x", body=b"{}", check=check)
+            change = group.create_task(_outcome(kube, refused))
+            await asyncio.sleep(0)
+            allowed[0] = False
+            assert await change == "not any more"
             await kube.request(Request(method="GET", path="/x"), timeout_seconds=5)
-        await kube.request(Request(method="PATCH", path="/x", check=lambda: None), timeout_seconds=5)
+        sent = Request(method="PATCH", path="/x", body=b'{"a": 1}', check=lambda: None)
+        assert (await kube.request(sent, timeout_seconds=5)).body == b'{"a": 1}'
     assert seen == ["GET", "GET", "PATCH"]
+
+
+async def _outcome(kube: HttpTransport, request: Request) -> str:
+    try:
+        await kube.request(request, timeout_seconds=5)
+    except Retryable as error:
+        return str(error)
+    return "sent"
