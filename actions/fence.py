@@ -15,6 +15,7 @@ from pydantic import Field
 
 from healer.actions import steps
 from healer.actions.steps import Deadline
+from healer.cluster import domains
 from healer.config.fields import Duration, Flag, PositiveDuration, Section
 from healer.errors import Conflict, NotFound, Permanent, Retryable, TargetGone
 from healer.model.cluster import OUT_OF_SERVICE_TAINT, ClusterState, Node, Pod, Taint
@@ -30,6 +31,8 @@ TAINT: Final = Taint(key=OUT_OF_SERVICE_TAINT, value="nodeshutdown", effect="NoE
 DEAD: Final = (MachineState.STOPPED, MachineState.TERMINATED)
 CONFLICTS: Final = 5
 LOOK_SECONDS: Final = 2.0
+SILENT_SECONDS: Final = 15.0
+"""Kubelets renew their leases every 10 s."""
 LATE_SECONDS: Final = 5.0
 """So much later than the proof a sign of life may still have been on its way to us."""
 
@@ -41,7 +44,8 @@ class FenceSettings(Section):
         "", description="Which provider is asked, by its name under `providers`. Default: the only one."
     )
     power_off: Flag = Field(
-        False, description="Whether a machine that still runs is ordered off. Without it such a node is not fenced."
+        False,
+        description="Whether a machine that still runs is ordered off. Without it such a node is not fenced. A node that is Ready and heard of is not ordered off in any case.",
     )
     timeout: PositiveDuration = Field(
         timedelta(minutes=3), description="How long it may take: until the proof, and as long again until all is free."
@@ -145,6 +149,7 @@ class Fence:
                 f"fencing {node.name}: {provider.name} does not know the state of machine {machine.id}"
             )
 
+        _believed_dead(context.state(), node, context.clock.monotonic())
         asked = context.clock.monotonic()
 
         async def power_off(key: str) -> JSON | None:
@@ -294,6 +299,17 @@ class Fence:
     async def undo(self, context: StepContext) -> None:
         """The taint is taken away. Pods that were removed are made anew elsewhere; a machine that was stopped stays so."""
         await self._untaint(context)
+
+
+def _believed_dead(state: ClusterState, node: Node, now: float) -> None:
+    """NotFenced while the cluster itself hears of the node: one report that it is dead is not enough to make it so."""
+    seen = state.nodes.get(node.name)
+    if seen is None or not seen.ready or domains.is_silent(state, seen, now, SILENT_SECONDS):
+        return
+    heard = domains.silent_seconds(state, node.name, now)
+    raise steps.NotFenced(
+        f"fencing {node.name}: it is Ready and was heard of {heard:.0f} s ago; a machine that works is not powered off"
+    )
 
 
 def _still_dead(state: ClusterState, proof: FenceProof, proven_at: float) -> None:

@@ -75,7 +75,7 @@ class Scenario(Expectations):
         self.journal = journal or MemoryJournal()
         self.messages = Messages()
         self.api_faults = ApiFaults()
-        self.api = Api(self.world.storage, now=lambda: self.world.now, faults=self.api_faults)
+        self.api = Api(self.world.storage, now=lambda: Steady(self.clock).now(), faults=self.api_faults)
         self.provider = SimulatedProvider(self.world)
         self._notifiers = (self.messages, *notifiers)
         self._runner = asyncio.Runner(loop_factory=VirtualTimeLoop)
