@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
 
 from healer import telemetry
 from healer.app.merging import Given, with_more
@@ -17,11 +17,10 @@ from healer.config.sources import KubernetesSource
 from healer.errors import ConfigError, Problem
 from healer.kube.client import KubeClient
 from healer.kube.configured import Configured
+from healer.loop.supervise import Worker
 from healer.model.targets import ObjectRef
 
 log = logging.getLogger(__name__)
-
-Worker = Callable[[], Coroutine[Any, Any, None]]
 
 FIRST_LOOK_SECONDS: Final = 10.0
 """How long a start waits for them: rules that are missing meanwhile would end their alerts."""
@@ -75,21 +74,26 @@ class Gathering:
         return bool(self._followed)
 
     def over(self, base: Prepared) -> Prepared:
-        """`base` with every object that is well, in the order of their names; one that is not, as it last was well."""
+        """`base` with every object that is well, in the order of their names; one that is not, as it last was well.
+
+        May take seconds: call it in a thread, and never twice at once.
+        """
         prepared, there = base, self._given()
-        self._good = {key: given for key, given in self._good.items() if key in there}
-        self._bad = {}
+        good = {key: given for key, given in self._good.items() if key in there}
+        bad: dict[tuple[str, ...], tuple[Problem, ...]] = {}
         for key, (given, _) in there.items():
             try:
                 prepared = with_more(prepared, given)
-                self._good[key] = given
+                good[key] = given
             except ConfigError as error:
-                self._bad[key] = error.problems
-                if key in self._good:
+                bad[key] = error.problems
+                if key in good:
                     with contextlib.suppress(ConfigError):
-                        prepared = with_more(prepared, self._good[key])
-        telemetry.CONFIG_OBJECTS.labels("taken").set(len(there) - len(self._bad))
-        telemetry.CONFIG_OBJECTS.labels("refused").set(len(self._bad))
+                        prepared = with_more(prepared, good[key])
+        # Others look at these meanwhile: they are replaced, not changed.
+        self._good, self._bad = good, bad
+        telemetry.CONFIG_OBJECTS.labels("taken").set(len(there) - len(bad))
+        telemetry.CONFIG_OBJECTS.labels("refused").set(len(bad))
         return prepared
 
     @property

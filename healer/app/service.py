@@ -14,7 +14,7 @@ from healer import __version__, telemetry
 from healer.app.gathering import Gathering
 from healer.app.leading import Leadership
 from healer.app.prepare import Prepared, prepare
-from healer.clock import Clock
+from healer.clock import Clock, external_work
 from healer.config.schema import Config
 from healer.errors import ConfigError, JournalError
 from healer.kube.caches import ClusterCaches
@@ -87,6 +87,7 @@ class Service:
         self.address = ""
         self.listening = asyncio.Event()
         self._base = self._prepared = prepared
+        self._gathers = asyncio.Lock()
         self._providers = providers
 
     async def take(self, report: AlertReport) -> None:
@@ -273,7 +274,13 @@ class Service:
 
     async def _gather(self) -> None:
         """Work from now on with the newest configuration, together with what stands in clusters."""
-        self._prepared = self.gathering.over(self._base)
+        async with self._gathers:
+            await self._gather_now()
+
+    async def _gather_now(self) -> None:
+        # What stands there may be large, and is not ours: reading it must not keep a lease from being renewed.
+        with external_work():
+            self._prepared = await asyncio.to_thread(self.gathering.over, self._base)
         self.book = self._prepared.book(self._providers)
         storm = self._prepared.config.safety.storm
         self.engine.intake.storm_alerts = storm.alerts

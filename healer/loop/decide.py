@@ -41,7 +41,8 @@ def decide(incident: Incident, now: Situation) -> Outcome:
     if incident.state is not IncidentState.ESCALATED and (unproven := _unproven(incident, now)):
         return unproven
     if not firing:
-        return _over(incident, now)
+        left = _left_to_a_person(incident, now)
+        return Outcome([], again=left) if left > 0 else _over(incident, now)
     if incident.state is IncidentState.ESCALATED:
         return Outcome([])
     if incident.state is IncidentState.AWAITING_APPROVAL:
@@ -142,7 +143,17 @@ def _unproven(incident: Incident, now: Situation) -> Outcome | None:
     if remedy is not None and remedy.otherwise is Otherwise.TELL:
         return None
     detail = f"{operation.remedy} was carried out, but whether it helped cannot be told"
-    return Outcome([ev.Escalated(at=now.moment.wall, incident=incident.id, reason=Reason.INCONCLUSIVE, detail=detail)])
+    event = ev.Escalated(at=now.moment.wall, incident=incident.id, reason=Reason.INCONCLUSIVE, detail=detail)
+    return Outcome([event], again=now.book.hold.total_seconds())
+
+
+def _left_to_a_person(incident: Incident, now: Situation) -> float:
+    """Seconds for which a cure that could not be proven stays open although its alert has gone: a page that ends at once calls nobody."""
+    if incident.state is not IncidentState.ESCALATED or incident.reason is not Reason.INCONCLUSIVE:
+        return 0.0
+    if incident.escalated is None:
+        return 0.0
+    return incident.escalated + now.book.hold.total_seconds() - now.moment.monotonic
 
 
 def _superseded(incident: Incident, best: Choice, others: list[Choice], now: Situation) -> list[ev.AnyEvent]:

@@ -152,6 +152,7 @@ def approval_voided(event: ev.ApprovalVoided, memory: Memory, seq: int, monotoni
 def escalated(event: ev.Escalated, memory: Memory, seq: int, monotonic: float) -> None:
     incident = memory.incidents[event.incident]
     incident.state = IncidentState.ESCALATED
+    incident.escalated = monotonic
     incident.approval = None
     incident.reason, incident.detail = event.reason, event.detail
     memory.say(incident, seq, event.at, f"a person is needed ({event.reason}): {event.detail}", "bad")

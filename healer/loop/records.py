@@ -151,6 +151,8 @@ class Incident:
     closed_at: datetime | None = None
     closed: float | None = None
     """The same in seconds on our monotonic clock."""
+    escalated: float | None = None
+    """When a person was called, on our monotonic clock."""
     reason: Reason = Reason.OK
     detail: str = ""
     timeline: list[TimelineEntry] = dataclasses.field(default_factory=list)

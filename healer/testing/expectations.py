@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -16,18 +17,20 @@ TELLING: Final = frozenset({"events", "leases", "selfsubjectaccessreviews"})
 """Requests that change nothing that matters."""
 
 
-class Expectations:
-    """Mixed into Scenario."""
+class Expectations(abc.ABC):
+    """Mixed into Scenario, which gives what is abstract here."""
 
     world: World
     api: Api
 
     @property
+    @abc.abstractmethod
     def events(self) -> list[ev.Event]:
-        raise NotImplementedError
+        """The journal."""
 
+    @abc.abstractmethod
     def incidents(self) -> Sequence[IncidentView]:
-        raise NotImplementedError
+        """Newest first."""
 
     # Finding ---------------------------------------------------------------------------------------------------------
 

@@ -145,7 +145,14 @@ def test_R37_a_metric_without_data_is_no_success() -> None:
         s.run_for("5m")
         (verified,) = s.of_kind(ev.Verified)
         assert verified.verdict is Verdict.INCONCLUSIVE, s.story()
-        s.expect(s.of_kind(ev.Escalated), "a person has to look")
+        s.expect_escalated("Slow", Reason.INCONCLUSIVE)
+        s.expect(s.messages.edits[-1].page, "a person has to look")
+        s.pause("something else")
+        s.resume()
+        s.run_for("5m")
+        s.expect(s.messages.edits[-1].page, "and is not let off because something unrelated happens")
+        s.run_for("5m")
+        s.expect_closed("Slow", Reason.RESOLVED_ON_ITS_OWN)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
+from healer.app import Prepared
+from healer.app.merging import Given, with_more
 from healer.model import events as ev
 from healer.model.decisions import Reason
 from healer.sim.api_faults import Failure
@@ -228,3 +231,44 @@ def test_a_cluster_without_the_kind_prometheus_rule_is_no_hindrance() -> None:
         s.alert(NODE)
         s.run_for("5s")
         s.expect(s.is_cordoned("node-a1"), "ConfigMaps are enough")
+
+
+def test_while_a_huge_object_is_read_the_rest_of_healer_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader that stood still for so long would lose its lease, and whoever may write such an object could see to that."""
+    on_loop: list[bool] = []
+    read = with_more
+
+    def noted(base: Prepared, given: Given) -> Prepared:
+        on_loop.append(threading.current_thread() is threading.main_thread())
+        return read(base, given)
+
+    monkeypatch.setattr("healer.app.gathering.with_more", noted)
+    with Scenario(config(), nodes=3) as s:
+        rule(s, "mine", ALWAYS)
+        s.run_for("30s")
+        s.expect(s.of_kind(ev.AlertFired), "it is taken")
+    assert on_loop
+    assert not any(on_loop)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "remedies: " + "[" * 20_000,
+        "groups: " + "[" * 20_000,
+        "remedies: 5",
+        "remedies: &a [*a]",
+        "\x00\x01",
+        "remedies:",
+    ],
+    ids=["deep remedies", "deep rules", "a number", "itself", "no text", "nothing"],
+)
+def test_garbage_is_told_and_stops_nothing(text: str) -> None:
+    with Scenario(config(), nodes=6) as s:
+        config_map(s, "mine", {"r.yaml": CORDON}, namespace="a-first")
+        config_map(s, "theirs", {"r.yaml": text})
+        s.run_for("5s")
+        assert [event["reason"] for event in told(s, "theirs")] == ["HealerConfigRefused"]
+        s.alert(NODE)
+        s.run_for("5s")
+        s.expect(s.is_cordoned("node-a1"), "the other one runs on")
